@@ -1,0 +1,54 @@
+# How everything of ours is compiled: the target strand_flags, linked privately by each target, so
+# that our warnings and hardening never reach a project that uses Strand as a subdirectory.
+
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  message(WARNING "Strand is built and tested with clang 19 only; this is ${CMAKE_CXX_COMPILER_ID}.")
+endif()
+
+set(CMAKE_CXX_STANDARD 23)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_library(STRAND_XXHASH_LIBRARY xxhash REQUIRED)
+
+# ccache, when it is there. Precompiled headers are cached only with these sloppiness settings
+# (and with -fno-pch-timestamp below): see "Precompiled headers" in ccache's manual.
+find_program(STRAND_CCACHE ccache)
+if(STRAND_CCACHE AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_COMPILER_LAUNCHER env
+    "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime"
+    "${STRAND_CCACHE}")
+endif()
+
+add_library(strand_flags INTERFACE)
+target_compile_options(strand_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor
+  -Wold-style-cast -Wcast-qual -Wformat=2 -Wimplicit-fallthrough -Wnull-dereference -Wextra-semi
+  -fno-omit-frame-pointer)
+target_compile_definitions(strand_flags INTERFACE _GLIBCXX_ASSERTIONS)
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(strand_flags INTERFACE -Wthread-safety "SHELL:-Xclang -fno-pch-timestamp")
+  target_link_options(strand_flags INTERFACE -fuse-ld=lld)
+endif()
+
+# Position independence is spelled out instead of left to POSITION_INDEPENDENT_CODE: that one gives
+# libraries -fPIC and executables -fPIE, and then they cannot share one precompiled header.
+target_compile_options(strand_flags INTERFACE -fPIE)
+target_link_options(strand_flags INTERFACE -pie -Wl,-z,relro,-z,now -Wl,--as-needed)
+
+if(STRAND_SANITIZE)
+  target_compile_options(strand_flags INTERFACE
+    "-fsanitize=${STRAND_SANITIZE}" -fno-sanitize-recover=all)
+  target_link_options(strand_flags INTERFACE "-fsanitize=${STRAND_SANITIZE}")
+elseif(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" OR CMAKE_BUILD_TYPE STREQUAL "Release")
+  # Not beside sanitizers, which bring their own checks and would be blinded by _FORTIFY_SOURCE.
+  target_compile_options(strand_flags INTERFACE
+    -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_options(strand_flags INTERFACE -fcf-protection)
+  endif()
+endif()

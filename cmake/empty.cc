@@ -1,0 +1,1 @@
+// Stands in for the sources of a target that has none (yet): a static library needs at least one.

@@ -1,0 +1,13 @@
+#pragma once
+
+// The whole public interface of Strand.
+
+#include <strand/error.h>
+#include <strand/ids.h>
+#include <strand/lease.h>
+#include <strand/limits.h>
+#include <strand/message.h>
+#include <strand/settings.h>
+#include <strand/store.h>
+#include <strand/time.h>
+#include <strand/transaction.h>

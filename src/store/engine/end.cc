@@ -1,0 +1,135 @@
+#include "store/engine/state.h"
+
+// How messages leave, and who is told.
+
+namespace strand::engine {
+
+namespace {
+
+std::string_view name_of(End how) {
+  switch (how) {
+    case End::acked:
+      return "acked";
+    case End::expired:
+      return "expired";
+    case End::cancelled:
+      return "cancelled";
+    case End::purged:
+      return "purged";
+    case End::dead:
+      return "dead";
+  }
+  return "";
+}
+
+}  // namespace
+
+void Engine::State::end(MessageNode& message, End how, std::string_view reason) {
+  std::optional<LaneEdit> edit;
+  if (message.lane != nullptr) edit.emplace(*this, *message.lane);
+  unlink(message);
+  CountersRecord& counters = count(*message.queue);
+  switch (how) {
+    case End::acked:
+      ++counters.acked;
+      break;
+    case End::expired:
+      ++counters.expired;
+      break;
+    case End::cancelled:
+      ++counters.dropped;
+      break;
+    case End::purged:
+      ++counters.purged;
+      break;
+    case End::dead:
+      ++counters.dead;
+      break;
+  }
+  if (how == End::dead) {
+    bury(message, reason);
+  } else {
+    erase(Family::message, message_key(message.id));
+    erase_body(message);
+  }
+  if (how != End::acked) send_notice(message, name_of(how), reason);
+  forget(message);
+}
+
+void Engine::State::end_expired(MessageNode& message) {
+  if (message.queue->settings.on_expired == OnExpired::dead) {
+    end(message, End::dead, "expired");
+  } else {
+    end(message, End::expired);
+  }
+}
+
+// The message entry moves to the dead letters as it is; the backend does it, because the engine
+// does not hold bodies.
+void Engine::State::bury(MessageNode& message, std::string_view reason) {
+  DeadRecord dead{.attempts = message.attempts,
+                  .deliveries = message.deliveries,
+                  .dead_at = now_,
+                  .reason = std::string(reason),
+                  .failures = {}};
+  if (message.extras) dead.failures = message.extras->failures;
+  scratch_.clear();
+  encode(dead, scratch_);
+  decisions_.mutations.bury(message_key(message.id), dead_key(message.queue->id, message.id),
+                            scratch_);
+  // The dead letter goes on sharing the body.
+  if (message.extras && message.extras->body_at) {
+    decisions_.mutations.put(Family::pin, pin_key(*message.extras->body_at, message.id), {});
+  }
+}
+
+void Engine::State::erase_body(MessageNode& message) {
+  if (message.own_body) erase(Family::body, message_key(message.id));
+  if (message.extras && message.extras->body_at) release_shared(*message.extras->body_at);
+}
+
+void Engine::State::release_shared(MessageId body) {
+  const auto shared = shared_bodies_.find(static_cast<std::uint64_t>(body));
+  STRAND_ASSERT(shared != shared_bodies_.end() && shared->second > 0,
+                "a shared body is counted while anyone has it");
+  if (--shared->second > 0) return;
+  shared_bodies_.erase(shared);
+  erase(Family::body, message_key(body));
+}
+
+// Removes the last traces of a message that is linked nowhere any more.
+void Engine::State::forget(MessageNode& message) {
+  if (message.has_state) erase(Family::state, message_key(message.id));
+  if (message.extras) {
+    if (message.extras->expires_at) ttl_ends_.erase({*message.extras->expires_at, message.id});
+    if (message.extras->name) {
+      const auto found = message.queue->names.find(*message.extras->name);
+      if (found != message.queue->names.end() && found->second == &message) {
+        message.queue->names.erase(found);
+      }
+    }
+  }
+  memory_bytes_ -= sizeof(MessageNode) + message.bytes;
+  message.queue->messages.erase(message.queue->messages.iterator_to(message));
+  delete &message;
+}
+
+void Engine::State::send_notice(const MessageNode& message, std::string_view how,
+                                std::string_view reason) {
+  if (!message.extras || !message.extras->dead_notice_to) return;
+  const Address& address = *message.extras->dead_notice_to;
+  Content content;
+  content.key = address.key;
+  content.headers = message.extras->headers;
+  const auto add = [&](std::string_view name, std::string_view value) {
+    content.headers.push_back({.name = std::string(name), .value = std::string(value)});
+  };
+  add(notice_id_header, std::to_string(static_cast<std::uint64_t>(message.id)));
+  add(notice_queue_header, message.queue->name);
+  if (message.extras->name) add(notice_name_header, *message.extras->name);
+  add(notice_end_header, how);
+  if (!reason.empty()) add(notice_reason_header, reason);
+  accept(ensure_queue(address.queue), content, {});
+}
+
+}  // namespace strand::engine

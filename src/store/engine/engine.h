@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strand/store.h>
+
+#include "store/engine/backend.h"
+
+namespace strand::engine {
+
+// Numbers batches; each batch that the engine yields has a higher one.
+using CommitNumber = std::uint64_t;
+
+// What makes one store different from all others; drawn at random when it is created.
+struct Identity {
+  std::uint64_t store = 0;
+  std::uint64_t secret[2] = {0, 0};  // seals tokens
+};
+
+// One message of a grant: its entry in the archive has the rest.
+struct GrantedMessage {
+  MessageId id{};
+  std::uint32_t deliveries = 0;
+  std::uint32_t attempts = 0;
+};
+
+// A lease that the engine has decided on. Shown only after its batch was written; see materialize().
+struct Grant {
+  Token token;
+  std::string queue;
+  std::optional<std::string> key;
+  std::string label;
+  std::vector<GrantedMessage> messages;
+  Time expires_at{};
+  Cursor cursor{};
+  bool isolated = false;
+  bool more = false;
+};
+
+struct PullGrant {
+  std::vector<GrantedMessage> messages;
+  Cursor cursor{};
+  bool more = false;
+};
+
+// A live message as peek() found it in memory.
+struct PeekedEntry {
+  GrantedMessage message;
+  std::string label;
+  MessageState state = MessageState::ready;
+  std::optional<Time> retry_at;
+  std::optional<std::string> last_reason;
+  std::optional<std::string> park_reason;
+};
+
+// Who is to be told, once the batch is written, that something may have changed.
+struct Wakes {
+  std::vector<std::string> queues;       // may have a ready lane
+  std::vector<Epoch> lanes;              // leased lanes with new messages, or leases that ended
+  std::vector<std::pair<std::string, std::string>> records;  // (space, key)
+
+  [[nodiscard]] bool empty() const { return queues.empty() && lanes.empty() && records.empty(); }
+};
+
+// Everything decided since the batch before.
+struct Decisions {
+  CommitNumber commit = 0;
+  MutationBatch mutations;
+  Durability durability = Durability::async;  // sync if any part of it must be
+  Wakes wakes;
+};
+
+// The rules of a store, as a deterministic state machine in memory.
+//
+// Takes requests and the time, answers at once, and gathers what has to be written. An answer must
+// not be shown before the decisions taken up to it are written.
+//
+// No clock, thread, random or I/O of its own: time, identity and archive are handed in. Two engines
+// with equal archives that are given equal calls answer equally.
+//
+// Threads: none; the owner serialises all calls.
+// Failure: an error leaves no trace. When decisions cannot be written, the engine is thrown away.
+class Engine {
+ public:
+  // `archive` shows what was written; it must outlive the engine.
+  Engine(const Limits& limits, const Archive& archive);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Reads the store. `wall` is the wall clock; `identity` is used if the archive is empty;
+  // `commit_after` is a number below all commits to come. Called once, before anything else.
+  Result<void> load(Time wall, const Identity& identity, CommitNumber commit_after);
+
+  // Store time: that of the latest call.
+  [[nodiscard]] Time now() const;
+  // The number of the last commit that load() found.
+  [[nodiscard]] CommitNumber loaded_commit() const;
+
+  // Each of these first applies what is due at `now`, which must not be before now().
+  Result<Receipt> apply(const Transaction& transaction, Time now);
+  Result<std::vector<Grant>> lease(const LeaseRequest& request, Time now);
+  Result<PullGrant> pull(const Token& token, Cursor cursor, PullLimits limits, Time now);
+  Result<Time> renew(const Token& token, Duration lease, Time now);
+  void advance(Time now);
+
+  // Whether the transaction may only be applied when every decision before it has been written
+  // (those that read the archive: administration).
+  static bool needs_all_written(const Transaction& transaction);
+
+  // When advance() has something to do again.
+  [[nodiscard]] std::optional<Time> next_due() const;
+
+  // Whether there are decisions that take() would yield.
+  [[nodiscard]] bool has_decisions() const;
+  // The number that the decisions gathered now will have.
+  [[nodiscard]] CommitNumber gathering() const;
+  Decisions take();
+  // All decisions up to `commit` can be read from the archive now.
+  void written(CommitNumber commit);
+
+  // Reads of what is in memory. They show decisions that are not written yet: hold them back too.
+  [[nodiscard]] Result<QueueStats> stats(std::string_view queue) const;
+  [[nodiscard]] std::vector<QueueInfo> queues() const;
+  [[nodiscard]] std::vector<Subscription> subscriptions() const;
+  [[nodiscard]] std::vector<Topic> topics() const;
+  [[nodiscard]] Result<Page<PeekedEntry>> peek(const PeekQuery& query) const;
+  // An estimate of the bytes that waiting messages take.
+  [[nodiscard]] std::size_t memory_bytes() const;
+  // Whether the lease is current (for watches of lanes).
+  [[nodiscard]] bool is_current(const Token& token) const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace strand::engine

@@ -1,0 +1,153 @@
+#include "store/local/group_commit.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/assert.h"
+
+namespace strand::local {
+
+using engine::CommitNumber;
+
+GroupCommit::GroupCommit(std::unique_ptr<engine::Backend> backend, const Limits& limits,
+                         const engine::Identity& identity, std::shared_ptr<Clock> clock,
+                         Watches& watches)
+    : backend_(std::move(backend)),
+      clock_(std::move(clock)),
+      watches_(watches),
+      pipeline_(*backend_, limits, identity) {}
+
+GroupCommit::~GroupCommit() {
+  Lock lock(mutex_);
+  STRAND_ASSERT(!pipeline_.in_flight() && !closed_, "a store is closed when no call is running");
+  if (pipeline_.can_take()) lead(lock);
+}
+
+Result<void> GroupCommit::open() {
+  Lock lock(mutex_);
+  // Read together: store time goes on from the one as the other does.
+  const Time wall = clock_->wall();
+  opened_at_monotonic_ = clock_->monotonic();
+  if (auto opened = pipeline_.open(wall); !opened) return opened;
+  opened_at_ = pipeline_.engine().now();
+  return wait(lock, pipeline_.decided());
+}
+
+Time GroupCommit::now() const { return opened_at_ + (clock_->monotonic() - opened_at_monotonic_); }
+
+Result<GroupCommit::Lock> GroupCommit::enter() {
+  Lock lock(mutex_);
+  opened_.wait(lock, [&] { return !closed_; });
+  if (pipeline_.broken()) {
+    if (auto recovered = recover(); !recovered) {
+      return std::unexpected(std::move(recovered).error());
+    }
+  }
+  return lock;
+}
+
+Result<void> GroupCommit::recover() {
+  const std::unique_lock nobody_reads(archive_gate_);
+  if (auto recovered = pipeline_.recover(now()); !recovered) {
+    return failure(Errc::unavailable,
+                   fmt::format("a write has failed, and the store cannot be read again: {}; every "
+                               "call tries it anew",
+                               recovered.error().message));
+  }
+  watches_.wake_all();
+  return {};
+}
+
+Result<void> GroupCommit::wait(Lock& lock, CommitNumber commit) {
+  while (true) {
+    if (auto outcome = pipeline_.outcome(commit)) return *std::move(outcome);
+    if (pipeline_.can_take()) {
+      lead(lock);
+    } else {
+      STRAND_ASSERT(pipeline_.in_flight(), "what is neither written nor in flight can be taken");
+      sleep(lock, commit <= flying_commit_ ? in_flight() : gathering());
+    }
+  }
+}
+
+void GroupCommit::flush_unattended(Lock& lock) {
+  // While a batch is in flight, its leader sees to the next one.
+  if (pipeline_.can_take() && !gathering().awaited) lead(lock);
+}
+
+void GroupCommit::sleep(Lock& lock, Batch& batch) {
+  // Reset when the batch has its outcome, not by those who wake up: they may do so much later.
+  batch.awaited = true;
+  batch.changed.wait(lock);
+}
+
+void GroupCommit::lead(Lock& lock) {
+  // Usually once. Again only for decisions that nobody waits for, which would stay unwritten; and
+  // not after a failure, so that a disk that always fails does not keep the leader for ever.
+  bool goes_on = true;
+  while (goes_on) {
+    const engine::Decisions& batch = pipeline_.take();
+    flying_ = 1 - flying_;
+    flying_commit_ = batch.commit;
+    Result<void> written;
+    if (!batch.mutations.empty()) {
+      lock.unlock();
+      written = backend_->write(batch.mutations, batch.durability);
+      lock.lock();
+    }
+    complete(written);
+    goes_on = written && pipeline_.can_take() && !gathering().awaited;
+  }
+}
+
+void GroupCommit::complete(const Result<void>& written) {
+  Pipeline::Woken woken;
+  if (written) {
+    woken = pipeline_.complete(written, now());
+  } else {
+    const std::unique_lock nobody_reads(archive_gate_);
+    woken = pipeline_.complete(written, now());
+  }
+  if (woken.everyone) {
+    watches_.wake_all();
+  } else {
+    watches_.wake(woken.wakes);
+  }
+
+  if (in_flight().awaited) in_flight().changed.notify_all();
+  in_flight().awaited = false;
+  if (gathering().awaited) {
+    if (written) {
+      gathering().changed.notify_one();  // to lead it
+    } else {
+      gathering().changed.notify_all();  // it failed with this one
+      gathering().awaited = false;
+    }
+  }
+}
+
+std::shared_lock<std::shared_mutex> GroupCommit::open_archive(const Lock& lock) {
+  STRAND_ASSERT(lock.owns_lock(), "the gate is entered under the lock");
+  return std::shared_lock(archive_gate_);
+}
+
+GroupCommit::Alone::Alone(GroupCommit& commits, Lock& lock) : commits_(commits) {
+  STRAND_ASSERT(lock.owns_lock() && !commits.closed_, "one is alone at a time");
+  commits.closed_ = true;
+  Pipeline& pipeline = commits.pipeline_;
+  while (!pipeline.broken() && !pipeline.all_written()) {
+    if (pipeline.can_take()) {
+      commits.lead(lock);
+    } else {
+      commits.sleep(lock, commits.in_flight());
+    }
+  }
+}
+
+GroupCommit::Alone::~Alone() {
+  commits_.closed_ = false;
+  commits_.opened_.notify_all();
+}
+
+}  // namespace strand::local

@@ -1,0 +1,57 @@
+#include "store/url.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace strand::store {
+
+namespace {
+
+constexpr std::string_view supported = "memory: and memory:NAME";
+
+// Kinds of store that Strand knows by name, but that this version cannot open.
+constexpr std::array<std::string_view, 5> not_built = {"sqlite", "rocksdb", "postgres",
+                                                       "postgresql", "strand"};
+
+bool is_scheme(std::string_view text) {
+  // As RFC 3986 has it; so neither a path nor text with blanks is mistaken for one.
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto other = [&](char c) {
+    return letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+  };
+  return !text.empty() && letter(text.front()) && std::ranges::all_of(text, other);
+}
+
+}  // namespace
+
+Result<Url> parse_url(std::string_view text) {
+  if (text.empty()) {
+    return failure(Errc::invalid_argument,
+                   fmt::format("the URL of the store is empty; supported are {}", supported));
+  }
+  const std::size_t colon = text.find(':');
+  const std::string_view scheme = text.substr(0, colon);
+  if (colon == std::string_view::npos || !is_scheme(scheme)) {
+    return failure(Errc::invalid_argument,
+                   fmt::format("\"{}\" is not the URL of a store, because it does not start with a "
+                               "kind of store and a colon; supported are {}",
+                               base::printable(text), supported));
+  }
+  if (scheme == "memory") return Url{Url::Scheme::memory, std::string(text.substr(colon + 1))};
+  if (std::ranges::find(not_built, scheme) != not_built.end()) {
+    return failure(Errc::unsupported,
+                   fmt::format("stores of the kind \"{}:\" are not built into this version; "
+                               "supported are {}",
+                               base::printable(scheme), supported));
+  }
+  return failure(Errc::unsupported,
+                 fmt::format("there is no kind of store named \"{}:\"; supported are {}",
+                             base::printable(scheme), supported));
+}
+
+}  // namespace strand::store

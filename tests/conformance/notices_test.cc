@@ -1,0 +1,253 @@
+// dead_notice_to: whatever ends a message without an ack says so, in the same commit.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "conformance/parts.h"
+#include "conformance/suite.h"
+
+namespace strand::conformance {
+namespace {
+
+// Where all tests here have their notices sent: to the lane of the workflow that waits.
+SendOptions noticed() {
+  SendOptions options;
+  options.dead_notice_to = Address{"workflow", "order-7"};
+  return options;
+}
+
+std::vector<std::string> header_values(const Message& message, std::string_view name) {
+  std::vector<std::string> values;
+  for (const Header& header : message.headers) {
+    if (header.name == name) values.push_back(header.value);
+  }
+  return values;
+}
+
+std::string header(const Message& message, std::string_view name) {
+  const std::vector<std::string> values = header_values(message, name);
+  return values.size() == 1 ? values[0] : "(" + std::to_string(values.size()) + " values)";
+}
+
+// A workflow that waits for an activity must not hang when that activity is given up.
+// Rules: S10
+TEST_P(StoreConformance, A_dead_message_sends_a_notice_that_says_what_ended_and_why) {
+  SendOptions options = noticed();
+  options.headers = {{"trace", "t-1"}, {"trace", "t-2"}};
+  options.name = "charge";
+  options.priority = Priority::urgent;
+  const MessageId id = enqueue("activities", unkeyed, "charge 7 EUR", options);
+  ASSERT_TRUE(dead(lease_one("activities"), "card refused"));
+
+  const Lease lease = lease_key("workflow", "order-7");
+  ASSERT_THAT(lease.messages, SizeIs(1));
+  const Message& notice = lease.messages[0];
+  EXPECT_EQ(notice.body, "");
+  EXPECT_EQ(notice.priority, Priority::normal);
+  EXPECT_EQ(header(notice, notice_id_header), std::to_string(static_cast<std::uint64_t>(id)));
+  EXPECT_EQ(header(notice, notice_queue_header), "activities");
+  EXPECT_EQ(header(notice, notice_name_header), "charge");
+  EXPECT_EQ(header(notice, notice_end_header), "dead");
+  EXPECT_EQ(header(notice, notice_reason_header), "card refused");
+  ASSERT_GE(notice.headers.size(), 2U);
+  EXPECT_EQ(notice.headers[0], (Header{"trace", "t-1"})) << "the message's own headers come first";
+  EXPECT_EQ(notice.headers[1], (Header{"trace", "t-2"}));
+}
+
+// It ended well: its worker has told the workflow itself.
+// Rules: S10
+// Behaviours: ack_work_item_none_deletes_without_enqueue
+TEST_P(StoreConformance, An_acked_message_sends_no_notice) {
+  enqueue("activities", unkeyed, "a", noticed());
+  ASSERT_EQ(drain("activities"), Bodies{"a"});
+  EXPECT_EQ(Answer(store().stats("workflow")).error().code, Errc::not_found);
+}
+
+// Giving up after the last retry is an end like any other.
+// Rules: S9
+TEST_P(StoreConformance, A_message_that_runs_out_of_attempts_sends_a_notice) {
+  SendOptions options = noticed();
+  options.max_attempts = 2;
+  enqueue("activities", unkeyed, "a", options);
+  ASSERT_TRUE(retry(lease_one("activities"), 0s, "first"));
+  EXPECT_EQ(Answer(store().stats("workflow")).error().code, Errc::not_found);
+  ASSERT_TRUE(retry(lease_one("activities"), 0s, "second"));
+
+  const Lease lease = lease_one("workflow");
+  EXPECT_EQ(header(lease.messages.at(0), notice_end_header), "dead");
+  EXPECT_EQ(header(lease.messages.at(0), notice_reason_header), "second");
+}
+
+// The worker that died for good cannot tell anyone; the store does, by its own timer.
+// Rules: S6 S9
+TEST_P(StoreConformance, A_message_that_an_expiry_exhausts_sends_a_notice) {
+  SendOptions options = noticed();
+  options.max_attempts = 1;
+  enqueue("activities", unkeyed, "a", options);
+  ASSERT_EQ(bodies(lease_one("activities", 10s)), Bodies{"a"});
+  clock().advance(10s);
+
+  const Lease lease = lease_key("workflow", "order-7");
+  EXPECT_EQ(header(lease.messages.at(0), notice_end_header), "dead");
+  EXPECT_EQ(header(lease.messages.at(0), notice_reason_header), "lease expired");
+}
+
+// Whether the queue keeps it for people or not, the workflow must hear of it.
+// Rules: S11
+TEST_P(StoreConformance, A_message_whose_TTL_ends_sends_a_notice_dropped_or_dead_lettered) {
+  configure("dropping", {.ttl = 10s, .on_expired = OnExpired::drop});
+  configure("keeping", {.ttl = 10s, .on_expired = OnExpired::dead});
+  enqueue("dropping", unkeyed, "a", noticed());
+  enqueue("keeping", unkeyed, "b", noticed());
+  clock().advance(10s);
+
+  EXPECT_EQ(stats("dropping").expired, 1U);
+  EXPECT_EQ(stats("keeping").dead, 1U);
+  const Lease lease = lease_one("workflow");
+  ASSERT_THAT(lease.messages, SizeIs(2));
+  std::vector<std::string> queues;
+  for (const Message& notice : lease.messages) {
+    queues.push_back(header(notice, notice_queue_header));
+    // What became a dead letter by its TTL is both; its reason says which in any case.
+    EXPECT_THAT(header(notice, notice_end_header),
+                ::testing::AnyOf("expired", queues.back() == "keeping" ? "dead" : "expired"));
+    EXPECT_EQ(header(notice, notice_reason_header), "expired");
+  }
+  EXPECT_THAT(queues, UnorderedElementsAre("dropping", "keeping"));
+}
+
+// Whoever takes the message away may not know who waits for it.
+// Rules: S22
+// Behaviours: cancelled_activities_deleted_from_worker_queue
+TEST_P(StoreConformance, Cancelled_and_purged_messages_send_notices) {
+  SendOptions named = noticed();
+  named.name = "n";
+  enqueue("activities", unkeyed, "cancelled", named);
+  ASSERT_TRUE(cancel("activities", "n"));
+  enqueue("activities", unkeyed, "purged", noticed());
+  purge("activities");
+
+  const Lease lease = lease_one("workflow");
+  ASSERT_THAT(lease.messages, SizeIs(2));
+  EXPECT_EQ(header(lease.messages[0], notice_end_header), "cancelled");
+  EXPECT_EQ(header(lease.messages[0], notice_name_header), "n");
+  EXPECT_EQ(header(lease.messages[1], notice_end_header), "purged");
+}
+
+// The activity's queue is taken away under it, with its worker.
+// Rules: S22
+// Behaviours: orphan_queue_messages_dropped
+TEST_P(StoreConformance, Messages_removed_with_their_queue_send_notices_leased_ones_too) {
+  enqueue("activities", key("1"), "waiting", noticed());
+  enqueue("activities", key("2"), "leased", noticed());
+  ASSERT_EQ(bodies(lease_key("activities", "2")), Bodies{"leased"});
+  ASSERT_TRUE(admin(RemoveQueue{"activities", true}));
+  EXPECT_THAT(lease_one("workflow").messages, SizeIs(2));
+}
+
+// A notice into the queue that goes away would bring that queue back.
+// Rules: S22
+TEST_P(StoreConformance, A_notice_into_the_queue_that_is_being_removed_is_not_sent) {
+  SendOptions options;
+  options.dead_notice_to = Address{"activities", "7"};
+  enqueue("activities", unkeyed, "a", options);
+  ASSERT_TRUE(admin(RemoveQueue{"activities"}));
+  EXPECT_THAT(Answer(store().queues()).value(), IsEmpty());
+}
+
+// A retry, an expiry with tries left, a park: none of them is the end.
+// Rules: S8 S9
+TEST_P(StoreConformance, A_message_that_only_failed_for_now_sends_no_notice) {
+  configure("activities", {.max_attempts = 2, .on_exhausted = OnExhausted::park, .ttl = {}});
+  enqueue("activities", key("1"), "a", noticed());
+  ASSERT_TRUE(retry(lease_one("activities"), 0s));
+  ASSERT_TRUE(release(lease_one("activities")));
+  ASSERT_TRUE(retry(lease_one("activities"), 0s));
+  EXPECT_EQ(stats("activities").parked, 1U);
+  EXPECT_EQ(Answer(store().stats("workflow")).error().code, Errc::not_found);
+}
+
+// It ended once, when it died; what happens to the dead letter is another story.
+// Rules: S10
+TEST_P(StoreConformance, Dropping_a_dead_letter_sends_no_second_notice) {
+  const MessageId id = enqueue("activities", unkeyed, "a", noticed());
+  ASSERT_TRUE(dead(lease_one("activities")));
+  ASSERT_TRUE(admin(DropDead{"activities", {id}}));
+  EXPECT_EQ(stats("workflow").accepted, 1U);
+}
+
+// It lived again, and ended again.
+// Rules: S10
+TEST_P(StoreConformance, A_redriven_message_that_dies_again_says_so_again) {
+  const MessageId id = enqueue("activities", unkeyed, "a", noticed());
+  ASSERT_TRUE(dead(lease_one("activities"), "first"));
+  redrive("activities", {id});
+  ASSERT_TRUE(dead(lease_one("activities"), "second"));
+  const Lease lease = lease_one("workflow");
+  ASSERT_THAT(lease.messages, SizeIs(2));
+  EXPECT_EQ(header(lease.messages[1], notice_reason_header), "second");
+}
+
+// Without its notice a workflow hangs for ever: the limit of the queue is not worth that.
+// Rules: S19
+TEST_P(StoreConformance, A_notice_is_not_bound_by_the_length_of_its_queue) {
+  configure("workflow", {.ttl = {}, .max_length = 1});
+  enqueue("workflow", key("order-7"), "full");
+  enqueue("activities", unkeyed, "a", noticed());
+  EXPECT_TRUE(dead(lease_one("activities")));
+  EXPECT_EQ(stats("workflow").ready, 2U);
+  EXPECT_EQ(stats("workflow").dead, 0U);
+}
+
+// The death and its notice are one commit: a transaction that fails has neither.
+// Rules: S22
+TEST_P(StoreConformance, A_failed_transaction_sends_no_notice) {
+  enqueue("activities", unkeyed, "a", noticed());
+  const Lease lease = lease_one("activities");
+  ASSERT_EQ(apply(together(settlement(lease, {made_dead(lease.messages.at(0).id)}),
+                           write("state", "k", "v", Version{99})))
+                .error()
+                .code,
+            Errc::version_mismatch);
+  EXPECT_EQ(Answer(store().stats("workflow")).error().code, Errc::not_found);
+}
+
+// The holder of the workflow's lane may be at work: the notice waits like any other arrival.
+// Rules: S2
+TEST_P(StoreConformance, A_notice_for_a_leased_lane_waits_behind_the_lease) {
+  enqueue("workflow", key("order-7"), "start");
+  const Lease turn = lease_one("workflow");
+  enqueue("activities", unkeyed, "a", noticed());
+  ASSERT_TRUE(dead(lease_one("activities")));
+  EXPECT_EQ(stats("workflow").waiting, 1U);
+  ASSERT_TRUE(ack(turn));
+  EXPECT_EQ(bodies(lease_one("workflow")), Bodies{""});
+}
+
+// Not everyone who wants to know has a lane.
+// Rules: S10
+TEST_P(StoreConformance, A_notice_without_a_key_stands_alone) {
+  SendOptions options;
+  options.dead_notice_to = Address{"notices", std::nullopt};
+  enqueue("activities", unkeyed, "a", options);
+  ASSERT_TRUE(dead(lease_one("activities")));
+  EXPECT_EQ(lease_one("notices").key, std::nullopt);
+}
+
+// A notice that died and sent a notice that died would be a machine of perpetual motion.
+// Rules: S10
+TEST_P(StoreConformance, A_notice_sends_no_notice_itself) {
+  SendOptions options;
+  options.dead_notice_to = Address{"notices", std::nullopt};
+  enqueue("activities", unkeyed, "a", options);
+  ASSERT_TRUE(dead(lease_one("activities")));
+  ASSERT_TRUE(dead(lease_one("notices")));
+  EXPECT_EQ(stats("notices").accepted, 1U);
+  EXPECT_EQ(stats("notices").dead, 1U);
+}
+
+}  // namespace
+}  // namespace strand::conformance

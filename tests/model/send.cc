@@ -1,0 +1,163 @@
+// Sends, publishes (S14, S15) and records.
+
+#include <algorithm>
+
+#include "model/state.h"
+#include "model/text.h"
+
+namespace strand::model {
+namespace {
+
+constexpr Duration topic_dedup_window = std::chrono::minutes{5};
+
+bool is_full(const QueueSettings& settings, std::uint64_t live) {
+  return settings.max_length != 0 && live >= settings.max_length;
+}
+
+void expect_duplicate(bool duplicate, bool seen, const std::optional<std::string>& id) {
+  expect(duplicate == seen, Invariant::exactly_once_id, [&] {
+    return "dedup id " + text(id) + (duplicate ? " is a duplicate" : " is not a duplicate") +
+           ", but the receipt says otherwise";
+  });
+}
+
+}  // namespace
+
+Item State::new_item(const Content& content, const QueueSettings& settings, Duration delay) {
+  Item item;
+  item.uid = next_uid_++;
+  item.message.body = content.body;
+  item.message.headers = content.headers;
+  item.message.priority = content.priority;
+  item.message.enqueued_at = now_;
+  item.message.due = now_ + delay;
+  const std::optional<Duration> ttl = content.ttl ? content.ttl : settings.ttl;
+  if (ttl) item.message.expires_at = now_ + *ttl;
+  return item;
+}
+
+void State::accept(const std::string& queue, const std::optional<std::string>& key,
+                   const std::string& label, Item item) {
+  QueueState& q = queue_at(queue);
+  ++q.accepted;
+  LaneState& lane = lane_at(q, key ? LaneKey{key, 0} : LaneKey{std::nullopt, item.uid});
+  if (lane.label.empty()) lane.label = label;
+  insert(lane, std::move(item));
+  stir_holder(lane);
+  refresh(queue);
+}
+
+Sent State::send(const Send& send, const Sent* seen) {
+  const bool fresh = !queues_.contains(send.queue);
+  if (fresh && queues_.size() >= limits_.queues_max) {
+    throw Refused{Errc::store_full, "too many queues", Errc::limit_exceeded};
+  }
+  QueueState& queue = queue_at(send.queue);
+  if (send.dedup_id) {
+    const auto known = queue.dedup.find(*send.dedup_id);
+    const bool duplicate = known != queue.dedup.end() && known->second.until > now_;
+    if (seen != nullptr) expect_duplicate(duplicate, seen->duplicate, send.dedup_id);
+    if (duplicate) return Sent{known->second.id, true};
+  }
+  if (send.name) {
+    for (const auto& [key, lane] : queue.lanes) {
+      for (const Item& item : lane.items) {
+        if (item.message.name == send.name) {
+          throw Refused{Errc::name_taken, quote(*send.name) + " is taken", Errc::queue_full};
+        }
+      }
+    }
+  }
+  if (is_full(queue.settings, live_in(queue))) {
+    throw Refused{Errc::queue_full, quote(send.queue) + " is full"};
+  }
+  Item item = new_item(send, queue.settings, send.delay);
+  item.message.name = send.name;
+  item.max_attempts = send.max_attempts;
+  item.notice_to = send.dead_notice_to;
+  if (seen != nullptr) bind(item, seen->id);
+  const MessageId id = item.message.id;
+  if (send.dedup_id && queue.settings.dedup_window.count() > 0) {
+    queue.dedup[*send.dedup_id] = Dedup{id, now_ + queue.settings.dedup_window};
+  }
+  accept(send.queue, send.key, send.label, std::move(item));
+  return Sent{id, false};
+}
+
+Published State::publish(const Publish& publish, const Published* seen) {
+  if (publish.dedup_id) {
+    const auto known = topic_dedup_.find({publish.topic, *publish.dedup_id});
+    const bool duplicate = known != topic_dedup_.end() && known->second.until > now_;
+    if (seen != nullptr) expect_duplicate(duplicate, seen->duplicate, publish.dedup_id);
+    if (duplicate) return Published{known->second.id, true, 0};
+  }
+  const Uid uid = next_uid_++;
+  Published mine;
+  if (seen != nullptr) {
+    note_id(uid, seen->id);
+    mine.id = seen->id;
+  }
+  if (publish.dedup_id) {
+    topic_dedup_[{publish.topic, *publish.dedup_id}] = Dedup{mine.id, now_ + topic_dedup_window};
+  }
+  const auto topic = topics_.find(publish.topic);
+  if (topic != topics_.end() && topic->second.retain.count() > 0) {
+    retained_.push_back({publish.topic, publish, now_, now_ + topic->second.retain});
+  }
+  std::vector<std::string> subscribers;
+  for (const auto& [name, queue] : queues_) {
+    if (queue.pattern && matches(*queue.pattern, publish.topic)) subscribers.push_back(name);
+  }
+  for (const std::string& queue : subscribers) {
+    deliver_copy(queue, publish.topic, publish, publish.delay);
+    ++mine.matched;
+  }
+  return mine;
+}
+
+void State::deliver_copy(const std::string& queue, const std::string& topic,
+                         const Content& content, Duration delay) {
+  QueueState& q = queue_at(queue);
+  Item item = new_item(content, q.settings, delay);
+  item.message.topic = topic;
+  if (!is_full(q.settings, live_in(q))) {
+    accept(queue, content.key, "", std::move(item));
+    return;
+  }
+  ++q.accepted;
+  const LaneKey key = content.key ? LaneKey{content.key, 0} : LaneKey{std::nullopt, item.uid};
+  const auto lane = q.lanes.find(key);
+  const std::string label = lane == q.lanes.end() ? "" : lane->second.label;
+  const Uid uid = item.uid;
+  q.dead.emplace(uid, DeadItem{std::move(item), content.key, label, now_, "queue full"});
+}
+
+Version State::write(const WriteRecord& write, const Version* seen) {
+  const auto it = records_.find({write.space, write.key});
+  const Version there = it == records_.end() ? Version{0} : it->second.first;
+  if (write.expected && *write.expected != there) {
+    throw Refused{Errc::version_mismatch,
+                  quote(write.space) + "/" + quote(write.key) + " is at version " +
+                      std::to_string(static_cast<std::uint64_t>(there))};
+  }
+  const bool changes = write.value || it != records_.end();
+  if (changes) stirred.records.emplace(write.space, write.key);
+  if (!write.value) {
+    if (it != records_.end()) records_.erase(it);
+    return Version{0};
+  }
+  Version version{0};
+  if (seen != nullptr) {
+    version = *seen;
+    const Version before = replaying ? version_max_ : std::max(version_max_, shown->version_max);
+    expect(version > before, Invariant::record_versions, [&] {
+      return "versions must grow: " + std::to_string(static_cast<std::uint64_t>(version)) +
+             " came after " + std::to_string(static_cast<std::uint64_t>(before));
+    });
+    version_max_ = version;
+  }
+  records_[{write.space, write.key}] = {version, *write.value};
+  return version;
+}
+
+}  // namespace strand::model

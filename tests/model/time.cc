@@ -1,0 +1,137 @@
+// S17: what is due happens by itself, in the order of time.
+
+#include <algorithm>
+
+#include "model/state.h"
+#include "model/text.h"
+
+namespace strand::model {
+namespace {
+
+constexpr Duration open_grace = std::chrono::seconds{10};
+
+}  // namespace
+
+std::optional<Time> State::next_due() const {
+  std::optional<Time> next;
+  const auto consider = [&](const std::optional<Time>& time) {
+    if (time && *time > now_ && (!next || *time < *next)) next = time;
+  };
+  for (const auto& [epoch, hold] : holds_) consider(hold.expires_at);
+  for (const auto& [name, queue] : queues_) {
+    for (const auto& [key, lane] : queue.lanes) {
+      if (lane.hint) {
+        consider(lane.hint->until);
+        if (lane.turn) consider(lane.turn->since + lane.hint->grace);
+      }
+      for (const Item& item : lane.items) {
+        consider(item.message.due);
+        consider(item.retry_at);
+        if (item.holder == Epoch{}) consider(item.message.expires_at);
+      }
+    }
+  }
+  return next;
+}
+
+void State::advance(Time to) {
+  if (to < now_) throw std::logic_error("the harness let time go back");
+  while (const std::optional<Time> due = next_due()) {
+    if (*due > to) break;
+    now_ = *due;
+    happen();
+  }
+  now_ = to;
+}
+
+void State::happen() {
+  std::vector<Epoch> over;
+  for (const auto& [epoch, hold] : holds_) {
+    if (hold.expires_at <= now_) over.push_back(epoch);
+  }
+  for (const Epoch epoch : over) expire_lease(epoch);
+
+  struct Ended {
+    Time at;
+    Uid uid;
+    std::string queue;
+    LaneKey key;
+  };
+  std::vector<Ended> ended;
+  for (auto& [name, queue] : queues_) {
+    std::vector<LaneKey> unhinted;
+    for (auto& [key, lane] : queue.lanes) {
+      if (lane.hint && (lane.hint->until <= now_ ||
+                        (lane.turn && lane.turn->since + lane.hint->grace == now_))) {
+        if (lane.turn) stirred.lanes.emplace(name, key);
+      }
+      if (lane.hint && lane.hint->until <= now_) {
+        lane.hint.reset();
+        unhinted.push_back(key);
+      }
+      for (const Item& item : lane.items) {
+        if (item.holder == Epoch{} && item.message.expires_at &&
+            *item.message.expires_at <= now_) {
+          ended.push_back({*item.message.expires_at, item.uid, name, key});
+        }
+      }
+      if (std::ranges::any_of(lane.items, [&](const Item& item) {
+            return item.message.due == now_ || item.retry_at == now_;
+          })) {
+        stir_holder(lane);
+      }
+    }
+    for (const LaneKey& key : unhinted) tidy(name, key);
+  }
+  std::ranges::sort(ended, {}, [](const Ended& e) { return std::pair(e.at, e.uid); });
+  for (const Ended& e : ended) expire(e.queue, e.key, e.uid);
+  refresh();
+}
+
+void State::expire_lease(Epoch epoch) {
+  const Hold hold = holds_.at(epoch);
+  QueueState& queue = queue_at(hold.queue);
+  LaneState& lane = queue.lanes.at(hold.lane);
+  const std::vector<Uid> uids = carried(hold);
+  if (!uids.empty()) {
+    Item& oldest = item_at(lane, uids.front());
+    charge(oldest, "lease expired");
+    if (hold.lane.key) lane.isolate = true;
+    if (exhausted(queue, oldest)) {
+      if (queue.settings.on_exhausted == OnExhausted::park) {
+        lane.parked = "lease expired";
+      } else {
+        bury(hold.queue, hold.lane, uids.front(), "lease expired", "dead");
+      }
+    }
+  }
+  end_hold(epoch);
+}
+
+void State::reload(Time at) {
+  now_ = std::max(now_, at);
+  for (auto& [epoch, hold] : holds_) {
+    if (hold.graced) continue;
+    hold.expires_at = std::max(hold.expires_at, now_ + open_grace);
+    hold.graced = true;
+  }
+  struct Ready {
+    std::pair<Time, Uid> place;
+    LaneState* lane;
+  };
+  std::vector<Ready> ready;
+  for (auto& [name, queue] : queues_) {
+    queue.granted = 0;
+    for (auto& [key, lane] : queue.lanes) lane.turn.reset();
+  }
+  happen();
+  for (auto& [name, queue] : queues_) {
+    for (auto& [key, lane] : queue.lanes) {
+      if (lane.turn) ready.push_back({visible(lane).front()->place(), &lane});
+    }
+  }
+  std::ranges::sort(ready, {}, &Ready::place);
+  for (const Ready& r : ready) r.lane->turn = Turn{now_, next_order_++};
+}
+
+}  // namespace strand::model

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Runs clang-tidy over the tree, or over the files given. Called by `./dev tidy`.
+
+A file that passed is not looked at again until something changes: the file, a header of ours that
+it includes, its compile command, .clang-tidy or clang-tidy itself. The commands come from
+build/tidy, which is configured without precompiled headers and never built, so a file that forgets
+an #include is found here too.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import report
+from tree import Tree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "tidy"
+PROGRAM = "clang-tidy-19"
+
+
+def fingerprint(tree, name, command, common):
+    """Names everything on which the verdict on a file depends."""
+    digest = hashlib.sha256(common + command.encode())
+    for path in sorted(tree.closure(name)):
+        digest.update(path.encode() + b"\0" + (tree.root / path).read_bytes())
+    return digest.hexdigest()
+
+
+def check_file(name, passed_marker):
+    done = subprocess.run(
+        [PROGRAM, "-p", BUILD, "--quiet", name], cwd=ROOT, capture_output=True, text=True
+    )
+    if done.returncode == 0:
+        passed_marker.touch()
+        return []
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    return [line.removeprefix(f"{ROOT}/") for line in lines] or [done.stderr.strip()]
+
+
+def check_tree(wanted, jobs):
+    cache = BUILD / "passed"
+    cache.mkdir(parents=True, exist_ok=True)
+    version = subprocess.run([PROGRAM, "--version"], capture_output=True, check=True).stdout
+    common = version + (ROOT / ".clang-tidy").read_bytes()
+    tree = Tree(ROOT)
+    waiting, fresh = [], set()
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        path = pathlib.Path(entry["file"])
+        name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else ""
+        if name not in tree.files or (wanted and name not in wanted):
+            continue
+        marker = cache / fingerprint(tree, name, entry["command"], common)
+        fresh.add(marker.name)
+        if not marker.exists():
+            waiting.append((name, marker))
+    print(f"{len(fresh) - len(waiting)} files unchanged since they passed, {len(waiting)} to check",
+          flush=True)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        complaints = [c for found in pool.map(lambda job: check_file(*job), waiting) for c in found]
+    if not wanted:
+        for marker in cache.iterdir():
+            if marker.name not in fresh:
+                marker.unlink()
+    # A header's findings come once for each file that includes it.
+    return list(dict.fromkeys(complaints))
+
+
+def main():
+    parser = report.parser("Runs clang-tidy, remembering what passed.")
+    parser.add_argument("--jobs", type=int, default=int(os.environ.get("STRAND_JOBS", os.cpu_count())))
+    parser.add_argument("files", nargs="*")
+    options = parser.parse_args()
+    wanted = {str(pathlib.Path(file).resolve().relative_to(ROOT)) for file in options.files}
+    return report.run(options, {"tidy.clang_tidy": lambda: check_tree(wanted, options.jobs)})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include <strand/store.h>
+
+#include "store/local/local_store.h"
+#include "unit/requests.h"
+#include "unit/scripted_backend.h"
+#include "unit/signals.h"
+
+namespace strand {
+
+// A manual clock that tells how many calls are inside a store.
+//
+// Every call reads the clock once it holds the store's lock, and keeps the lock until it has
+// decided and sleeps or writes. So whoever gets the lock after `entered` has counted a call finds
+// that call's decisions. Only threads that say so are counted.
+class CallCountingClock final : public Clock {
+ public:
+  [[nodiscard]] Time wall() const override { return clock_.wall(); }
+  [[nodiscard]] Duration monotonic() const override {
+    if (counted_) entered_.raise();
+    return clock_.monotonic();
+  }
+  [[nodiscard]] bool manual() const override { return true; }
+  [[nodiscard]] std::shared_ptr<void> on_advance(std::function<void()> advanced) override {
+    return clock_.on_advance(std::move(advanced));
+  }
+
+  void advance(Duration step) { clock_.advance(step); }
+  void set_wall(Time wall) { clock_.set_wall(wall); }
+  // From now on, the calls of this thread are counted.
+  static void count_this_thread() { counted_ = true; }
+  [[nodiscard]] const Signal& entered() const { return entered_; }
+
+ private:
+  static inline thread_local bool counted_ = false;
+  ManualClock clock_;
+  mutable Signal entered_;
+};
+
+// A LocalStore on a disk that obeys the test.
+class LocalStoreFixture : public ::testing::Test {
+ protected:
+  using Fault = ScriptedBackend::Fault;
+
+  void SetUp() override { open(); }
+
+  void open() {
+    auto backend = std::make_unique<ScriptedBackend>(contents_);
+    backend_ = backend.get();
+    auto opened = local::LocalStore::open(std::move(backend), clock_, Limits{},
+                                          {.store = 1, .secret = {2, 3}});
+    ASSERT_TRUE(opened) << opened.error().message;
+    store_ = std::move(*opened);
+  }
+  void reopen() {
+    store_.reset();
+    open();
+  }
+
+  Store& store() { return *store_; }
+  ScriptedBackend& disk() { return *backend_; }
+  CallCountingClock& clock() { return *clock_; }
+
+  std::uint64_t ready(const std::string& queue) {
+    const auto stats = store().stats(queue);
+    return stats ? stats->ready : 0;
+  }
+  Lease lease_one(const std::string& queue) {
+    auto leases = store().lease(from(queue));
+    if (!leases || leases->size() != 1) {
+      ADD_FAILURE() << "no lease: " << (leases ? "nothing is ready" : leases.error().message);
+      return {};
+    }
+    return std::move(leases->front());
+  }
+
+ private:
+  std::shared_ptr<CallCountingClock> clock_ = std::make_shared<CallCountingClock>();
+  ScriptedBackend::Contents contents_ = std::make_shared<memory::MemoryBackend>();
+  ScriptedBackend* backend_ = nullptr;  // owned by the store
+  std::unique_ptr<Store> store_;
+};
+
+}  // namespace strand

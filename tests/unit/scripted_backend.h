@@ -1,0 +1,108 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "store/engine/backend.h"
+#include "store/memory/memory_backend.h"
+#include "unit/signals.h"
+
+namespace strand {
+
+// A backend in memory whose writes can be held up and made to fail, as a disk's can. (The simulator
+// has one of its own, which also loses power, but knows no threads.)
+//
+// Threads: the controls may be called concurrently with everything else.
+class ScriptedBackend final : public engine::Backend {
+ public:
+  using Contents = std::shared_ptr<memory::MemoryBackend>;
+
+  explicit ScriptedBackend(Contents contents = std::make_shared<memory::MemoryBackend>())
+      : contents_(std::move(contents)) {}
+
+  // --- Controls ---
+
+  enum class Fault {
+    before,  // nothing of the batch is written
+    after,   // all of the batch is written, and yet the write fails
+  };
+  void fail_next_write(Fault fault) {
+    const std::lock_guard lock(mutex_);
+    write_fault_ = fault;
+  }
+  void fail_reopens(std::size_t count) {
+    const std::lock_guard lock(mutex_);
+    reopen_faults_ = count;
+  }
+  // No fault is left to come.
+  void heal() {
+    const std::lock_guard lock(mutex_);
+    write_fault_.reset();
+    reopen_faults_ = 0;
+  }
+  // Until released, writes stop before they do anything.
+  void hold_writes() {
+    const std::lock_guard lock(mutex_);
+    held_ = true;
+  }
+  void release_writes() {
+    const std::lock_guard lock(mutex_);
+    held_ = false;
+    released_.notify_all();
+  }
+
+  // How many were begun.
+  [[nodiscard]] const Signal& writes() const { return writes_; }
+  [[nodiscard]] std::size_t synced_writes() const { return synced_writes_.count(); }
+  [[nodiscard]] std::size_t reopens() const { return reopens_.count(); }
+
+  // --- The backend ---
+
+  Result<std::optional<std::string>> get(engine::Family family,
+                                         std::string_view key) const override {
+    return contents_->get(family, key);
+  }
+  Result<void> scan(engine::Family family, std::string_view first, std::string_view last,
+                    const Visit& visit) const override {
+    return contents_->scan(family, first, last, visit);
+  }
+  Result<void> write(const engine::MutationBatch& batch, Durability durability) override {
+    writes_.raise();
+    if (durability == Durability::sync) synced_writes_.raise();
+    std::unique_lock lock(mutex_);
+    released_.wait(lock, [&] { return !held_; });
+    const std::optional<Fault> fault = std::exchange(write_fault_, std::nullopt);
+    lock.unlock();
+    if (fault != Fault::before) {
+      if (auto written = contents_->write(batch, durability); !written) return written;
+    }
+    if (fault) return failure(Errc::io_error, "injected write fault");
+    return {};
+  }
+  Result<void> reopen() override {
+    reopens_.raise();
+    const std::lock_guard lock(mutex_);
+    if (reopen_faults_ == 0) return contents_->reopen();
+    --reopen_faults_;
+    return failure(Errc::io_error, "injected reopen fault");
+  }
+
+ private:
+  Contents contents_;
+  Signal writes_;
+  Signal synced_writes_;
+  Signal reopens_;
+  std::mutex mutex_;
+  std::condition_variable released_;
+  bool held_ = false;
+  std::optional<Fault> write_fault_;
+  std::size_t reopen_faults_ = 0;
+};
+
+}  // namespace strand
