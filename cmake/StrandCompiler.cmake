@@ -46,8 +46,10 @@ if(STRAND_SANITIZE)
   target_link_options(strand_flags INTERFACE "-fsanitize=${STRAND_SANITIZE}")
 elseif(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" OR CMAKE_BUILD_TYPE STREQUAL "Release")
   # Not beside sanitizers, which bring their own checks and would be blinded by _FORTIFY_SOURCE.
-  target_compile_options(strand_flags INTERFACE
-    -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong)
+  # Nor in the tests themselves (see strand_tests), which are not optimised.
+  set(not_a_test "$<NOT:$<BOOL:$<TARGET_PROPERTY:STRAND_TEST>>>")
+  target_compile_options(strand_flags INTERFACE -fstack-protector-strong
+    "$<${not_a_test}:-U_FORTIFY_SOURCE>" "$<${not_a_test}:-D_FORTIFY_SOURCE=3>")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_options(strand_flags INTERFACE -fcf-protection)
   endif()

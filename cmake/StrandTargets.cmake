@@ -37,6 +37,12 @@ function(strand_executable name)
   endif()
 endfunction()
 
+# Compiling tests takes far longer than running them: they are not optimised, the library is.
+function(strand_is_test name)
+  set_target_properties(${name} PROPERTIES STRAND_TEST ON)
+  target_compile_options(${name} PRIVATE -O0)
+endfunction()
+
 # strand_tests(NAME SOURCES...): a GoogleTest program, known to the test runner.
 function(strand_tests name)
   if(NOT ARGN)
@@ -46,11 +52,13 @@ function(strand_tests name)
     add_library(strand_test_pch OBJECT "${STRAND_CMAKE_DIR}/empty.cc")
     target_link_libraries(strand_test_pch PRIVATE strand_flags Threads::Threads GTest::gmock)
     target_precompile_headers(strand_test_pch PRIVATE "${STRAND_CMAKE_DIR}/pch_test.h")
+    strand_is_test(strand_test_pch)
   endif()
   strand_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE strand_internals strand_model GTest::gtest_main GTest::gmock)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_precompile_headers(${name} REUSE_FROM strand_test_pch)
+  strand_is_test(${name})
   strand_list_test(gtest ${name})
 endfunction()
 

@@ -201,6 +201,31 @@ TEST_P(StoreConformance, Parking_by_exhaustion_ends_the_lease_even_under_keep) {
   EXPECT_EQ(peek_one("workflow", "b").attempts, 0U);
 }
 
+// What went well went well, whatever became of the rest.
+// Rules: S4 S9
+TEST_P(StoreConformance, Parking_by_exhaustion_does_not_undo_the_other_outcomes) {
+  configure("workflow", attempts(1, OnExhausted::park));
+  enqueue_all("workflow", key("order-1"), {"a", "b", "c"});
+  const Lease lease = lease_one("workflow");
+
+  ASSERT_TRUE(settle(lease, {retried(id_of(lease, "b")), acked(id_of(lease, "a"))}));
+
+  EXPECT_EQ(stats("workflow").acked, 1U);
+  EXPECT_EQ(bodies(peek("workflow", MessageState::parked)), (Bodies{"b", "c"}));
+}
+
+// Park is for what might still succeed. What is settled as dead has no such hope.
+// Rules: S9 S10
+TEST_P(StoreConformance, A_message_settled_as_dead_does_not_park_its_lane) {
+  configure("workflow", attempts(1, OnExhausted::park));
+  enqueue_all("workflow", key("order-1"), {"a", "b"});
+
+  ASSERT_TRUE(dead(lease_one("workflow")));
+
+  EXPECT_EQ(bodies(dead_letters("workflow")), Bodies{"a"});
+  EXPECT_EQ(bodies(lease_one("workflow")), Bodies{"b"});
+}
+
 // A holder may stop its lane itself, for a reason of its own.
 // Rules: S9
 TEST_P(StoreConformance, A_holder_may_park_its_lane) {

@@ -47,7 +47,7 @@ const std::vector<std::string> bad_names = {
 };
 
 // A name with a newline forges log lines; one that is no text breaks every tool.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, A_bad_queue_name_is_refused_wherever_it_stands) {
   ASSERT_TRUE(apply(furniture()));
   for (const std::string& bad : bad_names) {
@@ -65,7 +65,7 @@ TEST_P(StoreConformance, A_bad_queue_name_is_refused_wherever_it_stands) {
 }
 
 // A pattern that means nothing would be a subscription that never gets anything.
-// Rules: S19 S15
+// Rules: S19 S15 Input
 TEST_P(StoreConformance, A_bad_topic_or_pattern_is_refused) {
   ASSERT_TRUE(apply(furniture()));
   std::vector<std::string> bad_topics = bad_names;
@@ -91,7 +91,7 @@ TEST_P(StoreConformance, A_bad_topic_or_pattern_is_refused) {
 }
 
 // Labels and owners are shown and compared like names.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, A_bad_label_or_owner_is_refused) {
   ASSERT_TRUE(apply(furniture()));
   const Lease lease = lease_key("orders", "7");
@@ -112,7 +112,7 @@ TEST_P(StoreConformance, A_bad_label_or_owner_is_refused) {
 }
 
 // An empty key is a bug of the sender: all its orders would share one lane.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, Empty_keys_names_and_ids_are_refused) {
   ASSERT_TRUE(apply(furniture()));
   expect_refused(store(), together(send("orders", key(""), "a")), invalid_argument);
@@ -131,7 +131,7 @@ TEST_P(StoreConformance, Empty_keys_names_and_ids_are_refused) {
 }
 
 // Keys come from other systems: bytes are bytes, and no two of them are the same lane.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, Keys_of_any_bytes_are_lanes_of_their_own) {
   const std::vector<std::string> keys = {"a",
                                          std::string("a\0", 2),
@@ -158,7 +158,7 @@ TEST_P(StoreConformance, Keys_of_any_bytes_are_lanes_of_their_own) {
 }
 
 // Names of queues in any language, as long as they are text.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, Queue_names_are_any_text) {
   for (const char* name : {"bestellungen/\xc3\xbc\x62\x65r", "\xe6\xb3\xa8\xe6\x96\x87",
                            "\xf0\x9f\x9a\x9a", "a b", "A", "a", "%", "'", "..", "#"}) {
@@ -170,7 +170,7 @@ TEST_P(StoreConformance, Queue_names_are_any_text) {
 // --- Durations ---
 
 // now + delay must not wrap around: a message from the year -292 million is due at once.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, A_negative_or_huge_delay_or_TTL_is_refused) {
   ASSERT_TRUE(apply(furniture()));
   for (const Duration bad : {Duration{-1}, most_negative, longest, Limits{}.delay_max + 1ms}) {
@@ -188,7 +188,7 @@ TEST_P(StoreConformance, A_negative_or_huge_delay_or_TTL_is_refused) {
 }
 
 // A lease without an end locks its lane for good; one without a length gives it to two.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, A_negative_or_huge_lease_is_refused) {
   ASSERT_TRUE(apply(furniture()));
   const Lease lease = lease_key("orders", "7");
@@ -202,7 +202,7 @@ TEST_P(StoreConformance, A_negative_or_huge_lease_is_refused) {
 }
 
 // A retry that is never due is a lost message.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, A_negative_or_huge_retry_delay_is_refused) {
   ASSERT_TRUE(apply(furniture()));
   const Lease lease = lease_key("orders", "7");
@@ -214,7 +214,7 @@ TEST_P(StoreConformance, A_negative_or_huge_retry_delay_is_refused) {
 }
 
 // A hint for ever would starve all others.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, A_negative_or_huge_owner_hint_is_refused) {
   ASSERT_TRUE(apply(furniture()));
   const Lease lease = lease_key("orders", "7");
@@ -231,7 +231,7 @@ TEST_P(StoreConformance, A_negative_or_huge_owner_hint_is_refused) {
 }
 
 // Settings are durable: a wrong one would be wrong for ever.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, Settings_out_of_range_are_refused) {
   ASSERT_TRUE(apply(furniture()));
   std::vector<QueueSettings> wrong;
@@ -263,7 +263,7 @@ TEST_P(StoreConformance, Settings_out_of_range_are_refused) {
 // --- Values that their type allows and the contract does not ---
 
 // A priority is an index somewhere: beyond the table is beyond memory.
-// Rules: S19 S12
+// Rules: S19 S12 Input
 TEST_P(StoreConformance, A_priority_out_of_range_is_refused) {
   ASSERT_TRUE(apply(furniture()));
   for (const int bad : {4, 5, 127, 255}) {
@@ -277,7 +277,7 @@ TEST_P(StoreConformance, A_priority_out_of_range_is_refused) {
 }
 
 // Enumerations come from the network as numbers.
-// Rules: S19
+// Rules: S19 Input
 TEST_P(StoreConformance, Unknown_kinds_of_outcomes_and_endings_are_refused) {
   ASSERT_TRUE(apply(furniture()));
   const Lease lease = lease_key("orders", "7");
@@ -306,7 +306,7 @@ void expect_token_refused(Store& store, const Token& token, const Refusal& refus
 }
 
 // A token is a proof; without its seal it proves nothing.
-// Rules: S5
+// Rules: S5 Input
 // Behaviours: invalid_lock_token_on_ack, invalid_lock_token_rejection,
 // worker_lock_renewal_invalid_token
 TEST_P(StoreConformance, A_forged_token_is_invalid) {
@@ -321,7 +321,7 @@ TEST_P(StoreConformance, A_forged_token_is_invalid) {
 }
 
 // Epochs and places of two stores look alike: only the seal tells them apart.
-// Rules: S5
+// Rules: S5 Input
 TEST_P(StoreConformance, A_token_of_another_store_is_good_for_nothing) {
   ASSERT_TRUE(apply(furniture()));
   const Lease own = lease_key("orders", "7");
@@ -335,7 +335,7 @@ TEST_P(StoreConformance, A_token_of_another_store_is_good_for_nothing) {
 }
 
 // Genuine, but over: the holder has to know that its work may be done by another now.
-// Rules: S5
+// Rules: S5 Input
 // Behaviours: lost_lock_token_handling, worker_lock_renewal_after_ack
 TEST_P(StoreConformance, A_stale_token_is_lost_for_everything) {
   ASSERT_TRUE(apply(furniture()));
@@ -355,7 +355,7 @@ TEST_P(StoreConformance, A_stale_token_is_lost_for_everything) {
 // --- Settles that do not fit their lease ---
 
 // A settle names its messages: what arrived later, or belongs to others, is not the holder's.
-// Rules: S4
+// Rules: S4 Input
 // Behaviours: ack_only_affects_locked_messages, message_tagging_during_lock
 TEST_P(StoreConformance, An_outcome_for_a_message_that_the_lease_does_not_carry_is_refused) {
   ASSERT_TRUE(apply(furniture()));
@@ -370,7 +370,7 @@ TEST_P(StoreConformance, An_outcome_for_a_message_that_the_lease_does_not_carry_
 }
 
 // Acked and released at once has no meaning that anyone could rely on.
-// Rules: S4
+// Rules: S4 Input
 TEST_P(StoreConformance, A_message_settled_twice_is_refused) {
   ASSERT_TRUE(apply(furniture()));
   const Lease lease = lease_key("orders", "7");
@@ -388,7 +388,7 @@ TEST_P(StoreConformance, A_message_settled_twice_is_refused) {
 // --- Requests that contradict themselves ---
 
 // It may be large, and has no order among the parts.
-// Rules: S22
+// Rules: S22 Input
 TEST_P(StoreConformance, Administration_beside_other_parts_is_refused) {
   ASSERT_TRUE(apply(furniture()));
   const Lease lease = lease_key("orders", "7");
@@ -402,7 +402,7 @@ TEST_P(StoreConformance, Administration_beside_other_parts_is_refused) {
 }
 
 // What is left out must not be guessed by an operation of administrators.
-// Rules: S22
+// Rules: S22 Input
 TEST_P(StoreConformance, Requests_without_what_they_need_are_refused) {
   ASSERT_TRUE(apply(furniture()));
   expect_refused(store(), LeaseRequest{.queue = "orders", .seize = true}, invalid_argument);
@@ -411,7 +411,7 @@ TEST_P(StoreConformance, Requests_without_what_they_need_are_refused) {
 }
 
 // Refused before anything else is looked at, and without a trace.
-// Rules: S18
+// Rules: S18 Input
 TEST_P(StoreConformance, A_conflicting_transaction_id_harms_nothing) {
   ASSERT_TRUE(apply(furniture()));
   const TransactionId id{.client = 1, .number = 1, .time = now(), .lowest_unanswered = 1};
@@ -423,7 +423,7 @@ TEST_P(StoreConformance, A_conflicting_transaction_id_harms_nothing) {
 }
 
 // Lengths and numbers at the ends of their type must not wrap around into right ones.
-// Rules: S20
+// Rules: S20 Input
 TEST_P(StoreConformance, An_append_of_the_wrong_length_harms_nothing) {
   ASSERT_TRUE(apply(furniture()));
   const Lease lease = lease_key("orders", "7");
@@ -444,7 +444,7 @@ TEST_P(StoreConformance, An_append_of_the_wrong_length_harms_nothing) {
 }
 
 // An operator marks a hundred dead letters; one of them was dropped by a colleague meanwhile.
-// Rules: S10
+// Rules: S10 Input
 TEST_P(StoreConformance, A_redrive_or_drop_with_one_unknown_id_does_nothing) {
   ASSERT_TRUE(apply(furniture()));
   const Lease lease = lease_key("orders", "7");

@@ -70,6 +70,19 @@ TEST_P(StoreConformance, The_lease_after_an_expired_one_carries_one_message) {
   EXPECT_EQ(peek_one("orders", "b").state, MessageState::waiting);
 }
 
+// Asking for the lane by name is no way around it.
+// Rules: S6 One-lane
+TEST_P(StoreConformance, A_request_for_the_key_of_an_expired_lane_is_isolated_too) {
+  enqueue_all("orders", key("cust-7"), {"a", "b"});
+  std::ignore = lease_one("orders", 30s);
+  clock().advance(30s);
+
+  const Lease next = lease_key("orders", "cust-7");
+
+  EXPECT_EQ(bodies(next), Bodies{"a"});
+  EXPECT_TRUE(next.isolated);
+}
+
 // A holder that could pull would have its innocent neighbours with it after all.
 // Rules: S6
 TEST_P(StoreConformance, An_isolated_lease_pulls_nothing) {

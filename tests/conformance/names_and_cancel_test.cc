@@ -193,6 +193,24 @@ TEST_P(StoreConformance, One_transaction_may_cancel_many) {
   EXPECT_EQ(bodies(peek("work")), Bodies{"b"});
 }
 
+// A step may drop what its own lease carries; the rest of the lease goes back with it.
+// Rules: Cancel S4
+TEST_P(StoreConformance, A_step_may_cancel_what_its_own_lease_carries) {
+  enqueue_all("work", key("k"), {"a"});
+  enqueue("work", key("k"), "b", {.name = "b"});
+  enqueue("work", key("k"), "c");
+  const Lease lease = lease_one("work");
+
+  Transaction step;
+  step.settles.push_back(settlement(lease, {acked(id_of(lease, "a"))}, Then::keep));
+  step.cancels.push_back({.queue = "work", .name = "b"});
+  EXPECT_EQ(apply(step).value().cancelled, std::vector<bool>{true});
+
+  EXPECT_EQ(stats("work").acked, 1U);
+  EXPECT_EQ(ack(lease).error().code, Errc::lease_lost) << "revoked, although it was to be kept";
+  EXPECT_EQ(bodies(lease_one("work")), Bodies{"c"});
+}
+
 // A cancel is part of its transaction: if that fails, the timer still fires.
 // Rules: Cancel S1
 TEST_P(StoreConformance, A_failed_transaction_cancels_nothing) {

@@ -95,7 +95,7 @@ TEST_P(StoreConformance, No_commit_slips_in_before_what_a_holder_has_seen) {
       });
     }
     Cursor cursor = holder.cursor;
-    while (true) {
+    while (seen.size() <= 1 + senders * messages) {
       const bool more_to_come = sending > 0;
       const Pulled pulled = pull(holder, cursor).value();
       cursor = pulled.cursor;

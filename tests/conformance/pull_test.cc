@@ -156,6 +156,20 @@ TEST_P(StoreConformance, A_message_released_under_keep_may_be_pulled_again) {
   EXPECT_EQ(again.messages[0].attempts, 0U);
 }
 
+// Places are not a queue of arrivals: a message may come to stand before what the holder has.
+// Rules: S3 S4 S10
+TEST_P(StoreConformance, A_pull_brings_a_redriven_message_from_before_what_the_lease_carries) {
+  const Ids sent = enqueue_all("orders", key("cust-7"), {"a", "b"});
+  const Lease first = lease_one("orders");
+  ASSERT_TRUE(settle(first, {made_dead(sent[0])}));
+  const Lease holder = lease_one("orders");
+  ASSERT_EQ(bodies(holder), Bodies{"b"});
+  redrive("orders", {sent[0]});
+  enqueue("orders", key("cust-7"), "c");
+
+  EXPECT_EQ(bodies(*pull(holder)), (Bodies{"a", "c"}));
+}
+
 // The block binds the holder, too: what is behind a failed message waits for it.
 // Rules: S4 S8
 TEST_P(StoreConformance, A_pull_brings_nothing_from_behind_a_blocked_message) {

@@ -156,7 +156,7 @@ Bodies keys_of(const Page<Record>& page) {
 }
 
 // The usual way to keep many small things under one parent.
-// Rules: S22
+// Rules: Records
 // Behaviours: kv_snapshot_in_fetch, kv_snapshot_empty
 TEST_P(StoreConformance, Records_are_listed_by_prefix_and_paged_by_key) {
   ASSERT_TRUE(
@@ -173,7 +173,7 @@ TEST_P(StoreConformance, Records_are_listed_by_prefix_and_paged_by_key) {
 }
 
 // `after` names a position, not a record: it may lie between keys, or before the prefix.
-// Rules: S22
+// Rules: Records
 TEST_P(StoreConformance, Records_are_listed_behind_a_key_that_does_not_exist) {
   ASSERT_TRUE(apply(together(write("s", "a:1", "v"), write("s", "a:3", "v"))));
   EXPECT_EQ(
@@ -187,7 +187,7 @@ TEST_P(StoreConformance, Records_are_listed_behind_a_key_that_does_not_exist) {
 }
 
 // Keys are bytes: a signed comparison sorts é before z, and 0xff has no next byte to stop at.
-// Rules: S22 S19
+// Rules: Records S19
 TEST_P(StoreConformance, Records_are_ordered_by_unsigned_bytes) {
   const std::string nul("a\0", 2);
   ASSERT_TRUE(apply(together(write("s", "\xff\xff", "v"), write("s", "\xff", "v"),

@@ -10,7 +10,7 @@ namespace strand::conformance {
 namespace {
 
 // Values are bytes.
-// Rules: S22
+// Rules: Records
 // Behaviours: kv_set_and_get, custom_status_set
 TEST_P(StoreConformance, A_record_is_read_as_it_was_written) {
   const Bytes value("v\0\xff", 3);
@@ -20,7 +20,7 @@ TEST_P(StoreConformance, A_record_is_read_as_it_was_written) {
 }
 
 // "Not there" is the usual answer before the first write.
-// Rules: S22
+// Rules: Records
 // Behaviours: kv_get_nonexistent, kv_get_unknown_instance, custom_status_nonexistent_instance
 TEST_P(StoreConformance, A_record_that_was_never_written_is_absent_not_an_error) {
   EXPECT_EQ(Answer(store().record("state", "k")).value(), std::nullopt);
@@ -29,7 +29,7 @@ TEST_P(StoreConformance, A_record_that_was_never_written_is_absent_not_an_error)
 }
 
 // Pollers compare versions: each write is a new one, also when the value is the same.
-// Rules: S22
+// Rules: Records
 // Behaviours: kv_overwrite, custom_status_version_increments, custom_status_polling_no_change
 TEST_P(StoreConformance, Every_write_gives_a_record_a_higher_version) {
   const Version first = apply(together(write("state", "k", "v"))).value().versions.at(0);
@@ -41,7 +41,7 @@ TEST_P(StoreConformance, Every_write_gives_a_record_a_higher_version) {
 }
 
 // A version that came back would let an old writer believe that nothing had happened (ABA).
-// Rules: S22
+// Rules: Records
 // Behaviours: kv_set_after_clear, kv_clear_single
 TEST_P(StoreConformance, A_record_that_was_removed_comes_back_with_a_version_never_used) {
   const Version first = apply(together(write("state", "k", "v"))).value().versions.at(0);
@@ -55,7 +55,7 @@ TEST_P(StoreConformance, A_record_that_was_removed_comes_back_with_a_version_nev
 }
 
 // One counter for the store: a version names one write of one record, everywhere.
-// Rules: S22
+// Rules: Records
 TEST_P(StoreConformance, No_two_writes_of_a_store_have_the_same_version) {
   const Receipt receipt =
       apply(together(write("state", "a", "1"), write("state", "b", "2"), write("other", "a", "3")))
@@ -67,7 +67,7 @@ TEST_P(StoreConformance, No_two_writes_of_a_store_have_the_same_version) {
 }
 
 // Absent and empty are different answers to "has it started?".
-// Rules: S22
+// Rules: Records
 // Behaviours: kv_empty_value, custom_status_clear
 TEST_P(StoreConformance, An_empty_value_is_a_value) {
   ASSERT_TRUE(apply(together(write("state", "k", ""))));
@@ -77,7 +77,7 @@ TEST_P(StoreConformance, An_empty_value_is_a_value) {
 }
 
 // Compare and set: the base of leader election, of instance starts, of idempotent counters.
-// Rules: S22
+// Rules: Records
 TEST_P(StoreConformance, A_write_that_expects_the_current_version_succeeds_once) {
   const Version first = apply(together(write("state", "k", "1"))).value().versions.at(0);
   EXPECT_TRUE(apply(together(write("state", "k", "2", first))));
@@ -86,7 +86,7 @@ TEST_P(StoreConformance, A_write_that_expects_the_current_version_succeeds_once)
 }
 
 // "Start this workflow unless it exists" is a record that expects its own absence.
-// Rules: S22
+// Rules: Records
 // Behaviours: instance_creation_via_metadata, no_instance_creation_on_enqueue
 TEST_P(StoreConformance, Of_two_starts_that_expect_absence_only_the_first_succeeds) {
   const auto start = [](const char* input) {
@@ -101,7 +101,7 @@ TEST_P(StoreConformance, Of_two_starts_that_expect_absence_only_the_first_succee
 }
 
 // Expecting something of nothing is a lost update.
-// Rules: S22
+// Rules: Records
 TEST_P(StoreConformance, A_write_that_expects_a_version_of_an_absent_record_is_refused) {
   EXPECT_EQ(apply(together(write("state", "k", "v", Version{1}))).error().code,
             Errc::version_mismatch);
@@ -109,7 +109,7 @@ TEST_P(StoreConformance, A_write_that_expects_a_version_of_an_absent_record_is_r
 }
 
 // Removing is a write like any other.
-// Rules: S22
+// Rules: Records
 TEST_P(StoreConformance, A_removal_obeys_the_version_that_it_expects) {
   const Version first = apply(together(write("state", "k", "1"))).value().versions.at(0);
   const Version second = apply(together(write("state", "k", "2"))).value().versions.at(0);
@@ -121,7 +121,7 @@ TEST_P(StoreConformance, A_removal_obeys_the_version_that_it_expects) {
 }
 
 // Cleaning up twice is no error.
-// Rules: S22
+// Rules: Records
 // Behaviours: kv_clear_nonexistent_key
 TEST_P(StoreConformance, Removing_what_is_not_there_is_fine_unless_a_version_was_expected) {
   EXPECT_TRUE(apply(together(write("state", "k", std::nullopt))));
@@ -131,7 +131,7 @@ TEST_P(StoreConformance, Removing_what_is_not_there_is_fine_unless_a_version_was
 }
 
 // Otherwise the result would depend on how the store groups them.
-// Rules: S22
+// Rules: Records
 // Behaviours: kv_cross_execution_remove_readd
 TEST_P(StoreConformance, Writes_of_one_transaction_see_each_other_in_order) {
   const Receipt receipt =
@@ -152,7 +152,7 @@ TEST_P(StoreConformance, Writes_of_one_transaction_see_each_other_in_order) {
 }
 
 // Two libraries in one store must not find each other's keys.
-// Rules: S22
+// Rules: Records
 // Behaviours: kv_instance_isolation, kv_clear_isolation
 TEST_P(StoreConformance, Spaces_are_apart) {
   ASSERT_TRUE(apply(together(write("one", "k", "1"), write("two", "k", "2"))));
@@ -162,7 +162,7 @@ TEST_P(StoreConformance, Spaces_are_apart) {
 }
 
 // Space and key stand side by side in a database key: a join without a length mixes these up.
-// Rules: S22 S19
+// Rules: Records S19
 // Behaviours: kv_special_chars_in_key
 TEST_P(StoreConformance, Spaces_and_keys_of_any_bytes_do_not_run_into_each_other) {
   const std::string nul("\0", 1);

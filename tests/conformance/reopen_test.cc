@@ -125,7 +125,7 @@ TEST_P(StoreConformance, A_name_is_taken_and_can_be_cancelled_after_a_reopen) {
 }
 
 // The activity outlives the server that took it; its workflow still waits.
-// Rules: S10
+// Rules: S10 Notices
 TEST_P(StoreConformance, A_notice_address_and_own_attempts_survive_a_reopen) {
   enqueue("activities", unkeyed, "a",
           {.max_attempts = 1, .dead_notice_to = Address{"workflow", "7"}});
@@ -254,7 +254,7 @@ TEST_P(StoreConformance, Retention_ends_on_time_although_the_store_was_closed) {
 }
 
 // A compare-and-set that began before the restart is decided by the same versions.
-// Rules: S1
+// Rules: S1 Records
 TEST_P(StoreConformance, Records_keep_their_versions_over_a_reopen) {
   const Version version = apply(together(write("state", "k", "1"))).value().versions.at(0);
   ASSERT_TRUE(apply(together(write("state", "gone", "1"))));

@@ -46,7 +46,6 @@ TEST_P(StoreConformance, A_transaction_repeated_in_one_batch_is_applied_once) {
 // The id is looked up before anything else: the lease that the first try ended is gone by now,
 // and `lease_lost` would make the client believe that its ack had failed.
 // Rules: S18 S5
-// Behaviours: ack_work_item_fails_when_entry_deleted
 TEST_P(StoreConformance, A_repeated_ack_succeeds_although_its_lease_is_over) {
   enqueue("orders", key("7"), "a");
   const Lease lease = lease_one("orders");

@@ -124,6 +124,19 @@ TEST_P(StoreConformance, A_message_whose_lease_expires_after_its_deadline_ends_t
   EXPECT_EQ(bodies(peek("orders")), Bodies{"b"});
 }
 
+// What happens in a long silence happens in its order: the lease was over before the deadline.
+// Rules: S6 S11 S17
+TEST_P(StoreConformance, A_lease_that_ended_before_the_deadline_gave_its_message_back_in_time) {
+  enqueue("orders", key("cust-7"), "a", {.ttl = 40s, .max_attempts = 1});
+  std::ignore = lease_one("orders", 30s);
+
+  clock().advance(60s);
+
+  EXPECT_EQ(dead_letter("orders", "a").reason, "lease expired")
+      << "it had failed for good at 30 s, when its deadline of 40 s was still to come";
+  EXPECT_EQ(stats("orders").expired, 0U);
+}
+
 // The clock starts when the message is accepted, not when it is due.
 // Rules: S7 S11
 TEST_P(StoreConformance, The_deadline_counts_from_acceptance_delay_or_not) {

@@ -18,7 +18,7 @@ namespace strand::conformance {
 namespace {
 
 // Waiting without polling rests on this.
-// Rules: S17
+// Rules: S17 Watch
 // Behaviours: worker_item_immediate_visibility
 TEST_P(StoreConformance, A_watch_of_a_queue_is_called_when_a_message_arrives) {
   configure("orders", {});
@@ -29,7 +29,7 @@ TEST_P(StoreConformance, A_watch_of_a_queue_is_called_when_a_message_arrives) {
 }
 
 // A consumer that starts before its producer waits for a queue that is not there yet.
-// Rules: S17 S22
+// Rules: S17 S22 Watch
 TEST_P(StoreConformance, A_queue_that_does_not_exist_yet_can_be_watched) {
   Calls calls;
   const Watch watch = store().watch(WatchQueue{"orders"}, calls.callback());
@@ -39,7 +39,7 @@ TEST_P(StoreConformance, A_queue_that_does_not_exist_yet_can_be_watched) {
 }
 
 // Many workers wait for one queue.
-// Rules: S17
+// Rules: S17 Watch
 TEST_P(StoreConformance, Every_watch_of_a_queue_is_called) {
   Calls first;
   Calls second;
@@ -51,7 +51,7 @@ TEST_P(StoreConformance, Every_watch_of_a_queue_is_called) {
 }
 
 // One call is not the end of it.
-// Rules: S17
+// Rules: S17 Watch
 TEST_P(StoreConformance, A_watch_is_called_again_for_what_comes_later) {
   Calls calls;
   const Watch watch = store().watch(WatchQueue{"orders"}, calls.callback());
@@ -68,7 +68,7 @@ TEST_P(StoreConformance, A_watch_is_called_again_for_what_comes_later) {
 // --- By the store's own timer: nobody calls anything but the clock ---
 
 // Nobody commits anything when a delay ends: only the store's own timer can tell.
-// Rules: S17 S7
+// Rules: S17 S7 Watch
 // Behaviours: timer_delayed_visibility
 TEST_P(StoreConformance, A_delayed_message_calls_the_watch_when_it_is_due) {
   enqueue("orders", key("7"), "a", {.delay = 10s});
@@ -80,7 +80,7 @@ TEST_P(StoreConformance, A_delayed_message_calls_the_watch_when_it_is_due) {
 }
 
 // A timer set for the far one must be reset for the near one.
-// Rules: S17
+// Rules: S17 Watch
 TEST_P(StoreConformance, A_nearer_due_time_than_the_last_one_is_not_missed) {
   enqueue("orders", key("1"), "far", {.delay = 1h});
   enqueue("orders", key("2"), "near", {.delay = 1s});
@@ -92,7 +92,7 @@ TEST_P(StoreConformance, A_nearer_due_time_than_the_last_one_is_not_missed) {
 }
 
 // The worker died; another one waits. Nobody else would tell it.
-// Rules: S17 S6
+// Rules: S17 S6 Watch
 // Behaviours: lock_expires_after_timeout
 TEST_P(StoreConformance, A_lease_that_runs_out_calls_the_watch) {
   enqueue("orders", key("7"), "a");
@@ -105,7 +105,7 @@ TEST_P(StoreConformance, A_lease_that_runs_out_calls_the_watch) {
 }
 
 // Something became ready because something else ended.
-// Rules: S17 S8 S11
+// Rules: S17 S8 S11 Watch
 TEST_P(StoreConformance, The_TTL_of_a_blocking_message_calls_the_watch) {
   enqueue("orders", key("7"), "blocking", {.ttl = 10s});
   enqueue("orders", key("7"), "behind");
@@ -120,7 +120,7 @@ TEST_P(StoreConformance, The_TTL_of_a_blocking_message_calls_the_watch) {
 // --- By commits that make a lane ready without sending to it ---
 
 // It was ready for nobody else until now.
-// Rules: S17
+// Rules: S17 Watch
 // Behaviours: abandon_releases_lock_immediately
 TEST_P(StoreConformance, A_lease_given_back_calls_the_watch) {
   enqueue("orders", key("7"), "a");
@@ -132,7 +132,7 @@ TEST_P(StoreConformance, A_lease_given_back_calls_the_watch) {
 }
 
 // The message arrived while the lane was held: its wake-up is due when the holder lets go.
-// Rules: S17 S2
+// Rules: S17 S2 Watch
 // Behaviours: completions_arriving_during_lock_blocked
 TEST_P(StoreConformance, An_ack_calls_the_watch_when_messages_wait_behind_it) {
   enqueue("orders", key("7"), "a");
@@ -145,7 +145,7 @@ TEST_P(StoreConformance, An_ack_calls_the_watch_when_messages_wait_behind_it) {
 }
 
 // Each of these is a person's action after which workers should wake up at once.
-// Rules: S17 S22 S10
+// Rules: S17 S22 S10 Watch
 TEST_P(StoreConformance, Administration_that_makes_lanes_ready_calls_the_watch) {
   enqueue("paused", key("7"), "a");
   pause("paused");
@@ -176,7 +176,7 @@ TEST_P(StoreConformance, Administration_that_makes_lanes_ready_calls_the_watch) 
 }
 
 // The publisher names no queue; the watchers wait for theirs.
-// Rules: S17 S15
+// Rules: S17 S15 Watch
 TEST_P(StoreConformance, A_publication_calls_the_watches_of_all_its_queues) {
   ASSERT_TRUE(admin(Subscribe{"one", "#", {}}));
   ASSERT_TRUE(admin(Subscribe{"two", "t", {}}));
@@ -192,7 +192,7 @@ TEST_P(StoreConformance, A_publication_calls_the_watches_of_all_its_queues) {
 // --- Held lanes ---
 
 // A holder with a warm cache waits for the next message of its own lane.
-// Rules: S17 S4
+// Rules: S17 S4 Watch
 TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_a_message_arrives_for_it) {
   enqueue("orders", key("7"), "a");
   const Lease lease = lease_one("orders");
@@ -205,7 +205,7 @@ TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_a_message_arrives
 }
 
 // A workflow's timer is a delayed message in its own lane.
-// Rules: S17 S7
+// Rules: S17 S7 Watch
 TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_a_delayed_message_is_due) {
   enqueue("orders", key("7"), "a");
   enqueue("orders", key("7"), "timer", {.delay = 10s});
@@ -218,7 +218,7 @@ TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_a_delayed_message
 }
 
 // Who waits for a lane that it has lost waits for ever, unless it is told.
-// Rules: S17 S6
+// Rules: S17 S6 Watch
 TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_its_lease_ends) {
   enqueue("orders", key("1"), "a");
   enqueue("orders", key("2"), "b");
@@ -243,7 +243,7 @@ TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_its_lease_ends) {
 // --- Records ---
 
 // A query waits for its reply record.
-// Rules: S17
+// Rules: S17 Watch
 // Behaviours: custom_status_polling_no_change
 TEST_P(StoreConformance, A_watch_of_a_record_is_called_when_it_is_written_and_when_it_is_removed) {
   Calls calls;
@@ -260,7 +260,7 @@ TEST_P(StoreConformance, A_watch_of_a_record_is_called_when_it_is_written_and_wh
 // --- Lifetime and locks ---
 
 // The natural way to wait once. The closure ends with the watch: it touches nothing afterwards.
-// Rules: S17
+// Rules: S17 Watch
 TEST_P(StoreConformance, A_watch_may_be_destroyed_inside_its_callback) {
   Calls calls;
   std::mutex mutex;
@@ -284,7 +284,7 @@ TEST_P(StoreConformance, A_watch_may_be_destroyed_inside_its_callback) {
 }
 
 // The callback usually refers to something on the caller's stack.
-// Rules: S17
+// Rules: S17 Watch
 TEST_P(StoreConformance, No_call_comes_after_a_watch_was_destroyed) {
   Calls others;
   const Watch other = store().watch(WatchQueue{"orders"}, others.callback());
@@ -301,7 +301,7 @@ TEST_P(StoreConformance, No_call_comes_after_a_watch_was_destroyed) {
 }
 
 // "Calls hold no lock": the callback may do what the caller would do next.
-// Rules: S17
+// Rules: S17 Watch
 TEST_P(StoreConformance, A_callback_may_call_the_store) {
   Calls calls;
   std::mutex mutex;
@@ -321,7 +321,7 @@ TEST_P(StoreConformance, A_callback_may_call_the_store) {
 }
 
 // Watches made and ended inside a callback are what a waiting loop does.
-// Rules: S17
+// Rules: S17 Watch
 TEST_P(StoreConformance, A_callback_may_make_another_watch) {
   Calls made;
   Calls calls;

@@ -27,7 +27,7 @@ std::uint64_t State::administer(const PauseQueue& x) {
 std::uint64_t State::administer(const ResumeQueue& x) {
   existing(x.queue).paused = false;
   stirred.queues.insert(x.queue);
-  for (auto& [key, lane] : queue_at(x.queue).lanes) stir_holder(lane);
+  for (auto& [key, lane] : queue_at(x.queue).lanes) lane.offered.clear();
   return 0;
 }
 
@@ -91,6 +91,7 @@ std::uint64_t State::administer(const RemoveQueue& x) {
     for (Item& item : lane.items) ended.push_back(item);
   }
   std::ranges::sort(ended, {}, &Item::uid);
+  const std::uint64_t affected = ended.size() + queue.dead.size();
   std::erase_if(holds_, [&](const auto& entry) {
     if (entry.second.queue != x.queue) return false;
     stirred.holds.insert(entry.first);
@@ -100,7 +101,7 @@ std::uint64_t State::administer(const RemoveQueue& x) {
   removing_ = x.queue;
   for (const Item& item : ended) send_notice(x.queue, item, "purged", "");
   removing_.reset();
-  return ended.size();
+  return affected;
 }
 
 Uid State::dead_by_id(const QueueState& queue, MessageId id) {
@@ -141,7 +142,8 @@ void State::redrive_home(const std::string& queue, Uid uid) {
     }
   }
   --q.accepted;  // accept() counts it again
-  accept(queue, dead.key, dead.label, std::move(item));
+  const std::string label = item.label;
+  accept(queue, dead.key, label, std::move(item));
 }
 
 void State::redrive_to(const std::string& queue, Uid uid, const std::string& to) {
@@ -158,7 +160,7 @@ void State::redrive_to(const std::string& queue, Uid uid, const std::string& to)
   item.message.topic = dead.item.message.topic;
   item.max_attempts = dead.item.max_attempts;
   item.notice_to = dead.item.notice_to;
-  accept(to, dead.key, dead.label, std::move(item));
+  accept(to, dead.key, dead.item.label, std::move(item));
 }
 
 std::uint64_t State::administer(const DropDead& x) {
@@ -202,6 +204,7 @@ std::uint64_t State::administer(const Unsubscribe& x) {
 
 std::uint64_t State::administer(const ConfigureTopic& x) {
   topics_[x.topic] = x.settings;
+  if (x.settings == TopicSettings{}) topics_.erase(x.topic);
   return 0;
 }
 

@@ -92,6 +92,7 @@ void State::perform(const Transaction& transaction, const Receipt* seen) {
     return text(transaction) + "\n  had to return " + text(mine) + "\n  but returned   " +
            text(*seen);
   });
+  if (!(mine.sent.empty() && mine.versions.empty())) accepted_at_ = now_;
   if (transaction.id) remember(transaction, mine);
 }
 

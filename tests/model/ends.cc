@@ -25,7 +25,7 @@ void State::bury(const std::string& queue, const LaneKey& key, Uid uid, const st
   item.retry_at.reset();
   item.blocks = false;
   const Item copy = item;
-  q.dead.emplace(uid, DeadItem{std::move(item), key.key, lane.label, now_, reason});
+  q.dead.emplace(uid, DeadItem{std::move(item), key.key, now_, reason});
   tidy(queue, key);
   send_notice(queue, copy, end, reason);
 }
@@ -33,7 +33,7 @@ void State::bury(const std::string& queue, const LaneKey& key, Uid uid, const st
 void State::expire(const std::string& queue, const LaneKey& key, Uid uid) {
   QueueState& q = queue_at(queue);
   if (q.settings.on_expired == OnExpired::dead) {
-    bury(queue, key, uid, "expired", "expired");
+    bury(queue, key, uid, "expired", "dead");
     return;
   }
   const Item item = take(q.lanes.at(key), uid);

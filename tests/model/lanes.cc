@@ -108,6 +108,7 @@ void State::refresh(const std::string& queue) {
   if (q == queues_.end()) return;
   bool some = false;
   for (auto& [key, lane] : q->second.lanes) {
+    if (lane.holder != Epoch{}) offer(lane);
     const bool ready = !lane.parked && lane.holder == Epoch{} && !visible(lane).empty();
     if (!ready) {
       lane.turn.reset();
@@ -120,8 +121,14 @@ void State::refresh(const std::string& queue) {
   if (some) ++next_order_;
 }
 
-void State::stir_holder(const LaneState& lane) {
-  if (lane.holder != Epoch{} && !visible(lane).empty()) stirred.holds.insert(lane.holder);
+// What becomes visible in a leased lane is news for its holder.
+void State::offer(LaneState& lane) {
+  std::set<Uid> now;
+  for (const Item* item : visible(lane)) {
+    now.insert(item->uid);
+    if (!lane.offered.contains(item->uid)) stirred.holds.insert(lane.holder);
+  }
+  lane.offered = std::move(now);
 }
 
 std::uint64_t State::live_in(const QueueState& queue) const {

@@ -279,6 +279,8 @@ Lease State::grant(const LeaseRequest& request, const LaneKey& key, Budget& budg
   lane.holder = epoch;
   lane.turn.reset();
   lane.isolate = false;
+  lane.offered.clear();
+  for (const Item* item : visible(lane)) lane.offered.insert(item->uid);
   holds_[epoch] = hold;
   shown->tokens.insert(seen.token);
 

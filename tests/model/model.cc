@@ -134,8 +134,8 @@ void Model::reloaded(Commit survived, Commit floor, Time at, Commit commit) {
   log_written_ = 0;
   decided_ = written_;
   decided_.replaying = false;
-  expect(at >= written_.now(), Invariant::not_early, [&] {
-    return "time went back at an open: " + text(written_.now()) + " to " + text(at);
+  expect(at >= written_.accepted_at(), Invariant::not_early, [&] {
+    return "time went back at an open: " + text(written_.accepted_at()) + " to " + text(at);
   });
   decided_.reload(at);
   log(commit, Call::Reload{at});
@@ -180,7 +180,7 @@ void Model::shown(const LeaseRequest& request, const std::vector<Lease>& due,
     rest.messages = seen[i].messages;
     rest.history.reset();
     if (request.history_from && rest.key) {
-      rest.history = written_.open_history(rest.queue, *rest.key, *request.history_from);
+      rest.history = written_.current_history(rest.queue, *rest.key, *request.history_from);
     }
     expect(rest.history == seen[i].history, Invariant::one_chain, [&] {
       return "with the history, the lease had to be " + text(rest) + "\n  but was " + text(seen[i]);

@@ -149,7 +149,7 @@ Result<State::DeadPage> State::dead_letters(const DeadLettersQuery& query) const
       static_cast<Message&>(letter) = dead.item.message;
       letter.queue = query.queue;
       letter.key = dead.key;
-      letter.label = dead.label;
+      letter.label = dead.item.label;
       letter.dead_at = dead.dead_at;
       letter.reason = dead.reason;
       letter.failures = dead.item.failures;
@@ -183,17 +183,18 @@ Result<History> State::history(const HistoryQuery& query) const {
   return history;
 }
 
-std::optional<History> State::open_history(const std::string& queue, const std::string& key,
-                                           std::uint64_t from) const {
-  const auto q = queues_.find(queue);
-  if (q == queues_.end()) return std::nullopt;
-  const auto instance = q->second.instances.find(key);
-  if (instance == q->second.instances.end()) return std::nullopt;
-  const ExecutionState& last = instance->second.rbegin()->second;
-  if (last.execution.outcome) return std::nullopt;
+History State::current_history(const std::string& queue, const std::string& key,
+                               std::uint64_t from) const {
   History history;
-  history.execution = last.execution;
   history.first = from;
+  history.execution.queue = queue;
+  history.execution.key = key;
+  const auto q = queues_.find(queue);
+  if (q == queues_.end()) return history;
+  const auto instance = q->second.instances.find(key);
+  if (instance == q->second.instances.end()) return history;
+  const ExecutionState& last = instance->second.rbegin()->second;
+  history.execution = last.execution;
   for (std::uint64_t i = from; i < last.events.size(); ++i) history.events.push_back(last.events[i]);
   return history;
 }

@@ -42,8 +42,8 @@ void State::accept(const std::string& queue, const std::optional<std::string>& k
   ++q.accepted;
   LaneState& lane = lane_at(q, key ? LaneKey{key, 0} : LaneKey{std::nullopt, item.uid});
   if (lane.label.empty()) lane.label = label;
+  item.label = label;
   insert(lane, std::move(item));
-  stir_holder(lane);
   refresh(queue);
 }
 
@@ -125,11 +125,8 @@ void State::deliver_copy(const std::string& queue, const std::string& topic,
     return;
   }
   ++q.accepted;
-  const LaneKey key = content.key ? LaneKey{content.key, 0} : LaneKey{std::nullopt, item.uid};
-  const auto lane = q.lanes.find(key);
-  const std::string label = lane == q.lanes.end() ? "" : lane->second.label;
   const Uid uid = item.uid;
-  q.dead.emplace(uid, DeadItem{std::move(item), content.key, label, now_, "queue full"});
+  q.dead.emplace(uid, DeadItem{std::move(item), content.key, now_, "queue full"});
 }
 
 Version State::write(const WriteRecord& write, const Version* seen) {
@@ -146,7 +143,8 @@ Version State::write(const WriteRecord& write, const Version* seen) {
     if (it != records_.end()) records_.erase(it);
     return Version{0};
   }
-  Version version{0};
+  // A number that no client can expect, while the store's own is not known.
+  Version version{~std::uint64_t{0}};
   if (seen != nullptr) {
     version = *seen;
     const Version before = replaying ? version_max_ : std::max(version_max_, shown->version_max);

@@ -62,7 +62,6 @@ void State::settle(const Settle& settle) {
   } else {
     tidy(hold.queue, hold.lane);
     refresh(hold.queue);
-    if (!settle.outcomes.empty()) stir_holder(lane);
   }
 }
 

@@ -26,6 +26,7 @@ using Uid = std::uint64_t;
 struct Item {
   Uid uid = 0;
   Message message;  // id 0: not seen yet
+  std::string label;  // that it brought
   std::optional<std::uint32_t> max_attempts;
   std::optional<Address> notice_to;
   std::optional<Time> retry_at;  // in backoff until then
@@ -66,12 +67,12 @@ struct LaneState {
   std::optional<Hint> hint;
   Epoch holder{};
   std::optional<Turn> turn;  // ready: visible messages, not leased, not parked
+  std::set<Uid> offered;     // visible to the holder, who has been told
 };
 
 struct DeadItem {
   Item item;
   std::optional<std::string> key;
-  std::string label;
   Time dead_at;
   std::string reason;
 };
@@ -201,9 +202,8 @@ class State {
   [[nodiscard]] std::optional<Record> record(const std::string& space, const std::string& key) const;
   [[nodiscard]] Page<Record> read_records(const RecordsQuery& query) const;
   // What a lease brings along for `history_from`.
-  [[nodiscard]] std::optional<History> open_history(const std::string& queue,
-                                                    const std::string& key,
-                                                    std::uint64_t from) const;
+  [[nodiscard]] History current_history(const std::string& queue, const std::string& key,
+                                        std::uint64_t from) const;
 
   // What there is to read.
   [[nodiscard]] std::map<std::string, std::vector<std::uint64_t>> executions(
@@ -213,6 +213,8 @@ class State {
   // The next instant at which anything changes by itself.
   [[nodiscard]] std::optional<Time> next_due() const;
   [[nodiscard]] Time now() const { return now_; }
+  // When the last transaction was accepted: no open may be earlier.
+  [[nodiscard]] Time accepted_at() const { return accepted_at_; }
   [[nodiscard]] std::uint64_t live_messages() const;
   [[nodiscard]] bool exists_live(MessageId id) const;
   [[nodiscard]] bool is_ready(const std::string& queue, const LaneKey& key) const;
@@ -248,7 +250,7 @@ class State {
   // Finds which lanes have become ready, or are not any more.
   void refresh();
   void refresh(const std::string& queue);
-  void stir_holder(const LaneState& lane);
+  void offer(LaneState& lane);
   [[nodiscard]] std::uint64_t live_in(const QueueState& queue) const;
 
   // Gives a message the id that the store shows for it, and checks that ids grow.
@@ -346,6 +348,7 @@ class State {
 
   Limits limits_;
   Time now_{};
+  Time accepted_at_{};
   std::map<std::string, QueueState> queues_;
   std::map<Epoch, Hold> holds_;
   std::map<RequestId, RememberedRequest> requests_;

@@ -75,11 +75,6 @@ void State::happen() {
           ended.push_back({*item.message.expires_at, item.uid, name, key});
         }
       }
-      if (std::ranges::any_of(lane.items, [&](const Item& item) {
-            return item.message.due == now_ || item.retry_at == now_;
-          })) {
-        stir_holder(lane);
-      }
     }
     for (const LaneKey& key : unhinted) tidy(name, key);
   }
@@ -109,7 +104,7 @@ void State::expire_lease(Epoch epoch) {
 }
 
 void State::reload(Time at) {
-  now_ = std::max(now_, at);
+  now_ = at;
   for (auto& [epoch, hold] : holds_) {
     if (hold.graced) continue;
     hold.expires_at = std::max(hold.expires_at, now_ + open_grace);
@@ -131,7 +126,9 @@ void State::reload(Time at) {
     }
   }
   std::ranges::sort(ready, {}, &Ready::place);
-  for (const Ready& r : ready) r.lane->turn = Turn{now_, next_order_++};
+  for (const Ready& r : ready) r.lane->turn = Turn{r.place.first, next_order_++};
+  // Who waits is woken after every open.
+  stirred = Stirred{};
 }
 
 }  // namespace strand::model

@@ -212,7 +212,9 @@ void validate(const LeaseRequest& request, const Limits& limits) {
     if (!label.empty()) valid_name(label, limits, "a label");
   }
   if (!request.owner.empty()) valid_name(request.owner, limits, "an owner");
-  if (request.lanes == 0 || request.messages == 0) invalid("a request for nothing");
+  if (request.lanes == 0 || request.messages == 0 || request.bytes == 0) {
+    invalid("a request for nothing");
+  }
   if (request.lanes > limits.lease_lanes_max || request.messages > limits.lease_messages_max ||
       request.bytes > limits.lease_bytes_max) {
     beyond("a request for too much");
@@ -221,7 +223,7 @@ void validate(const LeaseRequest& request, const Limits& limits) {
 }
 
 void validate(const PullLimits& pull, const Limits& limits) {
-  if (pull.messages == 0) invalid("a request for nothing");
+  if (pull.messages == 0 || pull.bytes == 0) invalid("a request for nothing");
   if (pull.messages > limits.lease_messages_max || pull.bytes > limits.lease_bytes_max) {
     beyond("a request for too much");
   }

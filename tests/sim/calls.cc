@@ -59,7 +59,10 @@ void World::deliver(const Reply<T>& reply, const Result<T>& answer) {
 
 void World::check_durable(const Transaction& transaction, const Receipt& receipt,
                           engine::CommitNumber commit) const {
-  bool changes = !transaction.settles.empty() || !transaction.appends.empty();
+  bool changes = !transaction.appends.empty();
+  for (const Settle& settle : transaction.settles) {
+    changes = changes || settle.then != Settle::Then::keep || !settle.outcomes.empty();
+  }
   for (const Sent& sent : receipt.sent) changes = changes || !sent.duplicate;
   for (const Version version : receipt.versions) changes = changes || version != Version{0};
   if (!changes) return;

@@ -198,7 +198,7 @@ void Client::read() {
       if (random_.one_in(2)) query.state = static_cast<MessageState>(random_.below(6));
       query.limit = static_cast<std::size_t>(random_.between(1, 20));
       return world_.read_peek(query, [this, query](const Result<Page<PeekedMessage>>& page) {
-        if (!page->more || query.state) return;
+        if (!page->more || query.state || page->items.empty()) return;
         PeekQuery next = query;
         next.after = page->items.back().id;
         world_.read_peek(next, {});

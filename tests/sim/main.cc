@@ -39,6 +39,7 @@ that it shows with an independent model. A run is decided by its seed alone.
   --first S        beginning with this one (default 1)
   --minutes M      stop after M minutes
   --jobs N         so many at the same time (default: one for each core)
+  --keep-going     do not stop at a failure, print one line for each
   --full           the next slice, of at most 30 minutes, of seeds 1 to 100,000; call it again
                    until it says that all are done
 
@@ -58,6 +59,7 @@ struct Options {
   std::optional<std::uint64_t> minutes;
   std::uint64_t jobs = std::max(1U, std::thread::hardware_concurrency());
   bool full = false;
+  bool keep_going = false;
   std::optional<std::uint64_t> seed;
   bool trace = false;
   bool shrink = true;
@@ -111,6 +113,8 @@ Options parse(const std::vector<std::string>& arguments) {
       options.jobs = std::max<std::uint64_t>(1, number(value()));
     } else if (word == "--full") {
       options.full = true;
+    } else if (word == "--keep-going") {
+      options.keep_going = true;
     } else if (word == "--seed") {
       options.seed = number(value());
     } else if (word == "--trace") {
@@ -177,8 +181,9 @@ int run_one(const Options& options) {
 // Runs seeds on several threads until all are done, time is up, or one has failed.
 class Sweep {
  public:
-  Sweep(std::uint64_t first, std::uint64_t last, std::optional<std::uint64_t> minutes)
-      : first_(first), last_(last), next_(first) {
+  Sweep(std::uint64_t first, std::uint64_t last, std::optional<std::uint64_t> minutes,
+        bool keep_going)
+      : first_(first), last_(last), keep_going_(keep_going), next_(first) {
     if (minutes) deadline_ = Clock::now() + std::chrono::minutes{*minutes};
   }
 
@@ -208,7 +213,7 @@ class Sweep {
     for (;;) {
       {
         const std::scoped_lock lock(mutex_);
-        if (!failed_.empty() || next_ > last_ || (deadline_ && Clock::now() >= *deadline_)) return;
+        if ((!failed_.empty() && !keep_going_) || next_ > last_ || (deadline_ && Clock::now() >= *deadline_)) return;
       }
       const std::uint64_t seed = next_++;
       if (seed > last_) return;
@@ -216,6 +221,7 @@ class Sweep {
       const std::scoped_lock lock(mutex_);
       calls_ += result.calls;
       (result.failed ? failed_ : passed_).insert(seed);
+      if (result.failed && keep_going_) print_line(seed, result);
       if (progress_ && passed_.size() % 50 == 0) {
         std::cerr << "\r\x1b[K" << passed_.size() << " of " << last_ - first_ + 1
                   << " seeds passed" << std::flush;
@@ -223,8 +229,16 @@ class Sweep {
     }
   }
 
+  void print_line(std::uint64_t seed, const Run& result) const {
+    if (progress_) std::cerr << "\r\x1b[K";
+    std::string line = result.failed->what;
+    std::ranges::replace(line, '\n', ' ');
+    std::cout << "seed " << seed << ", " << result.calls << " calls: " << line << std::endl;
+  }
+
   const std::uint64_t first_;
   const std::uint64_t last_;
+  const bool keep_going_;
   std::atomic<std::uint64_t> next_;
   std::optional<Clock::time_point> deadline_;
   const Clock::time_point started_ = Clock::now();
@@ -235,8 +249,9 @@ class Sweep {
   std::uint64_t calls_ = 0;
 };
 
-int finish(const Sweep& sweep, std::uint64_t first, std::uint64_t next) {
+int finish(const Sweep& sweep, std::uint64_t first, std::uint64_t next, bool keep_going) {
   if (const std::optional<std::uint64_t> seed = sweep.failed()) {
+    if (keep_going) return 1;
     std::cout << strand::sim::report(Plan(*seed));
     return 1;
   }
@@ -259,10 +274,10 @@ int run_full(const Options& options) {
     return 0;
   }
   Sweep sweep(first, full_seeds,
-              std::min(options.minutes.value_or(slice_minutes_max), slice_minutes_max));
+              std::min(options.minutes.value_or(slice_minutes_max), slice_minutes_max), false);
   const std::uint64_t next = sweep.go(options.jobs);
   std::ofstream(progress_file()) << next << "\n";
-  const int code = finish(sweep, first, next);
+  const int code = finish(sweep, first, next, false);
   if (code == 0) {
     std::cout << (next > full_seeds ? "all " + std::to_string(full_seeds) + " seeds have passed\n"
                                     : std::to_string(full_seeds + 1 - next) +
@@ -279,7 +294,7 @@ int main(int argc, char** argv) {
   if (options.full) return run_full(options);
   const std::uint64_t seeds =
       options.seeds.value_or(options.minutes ? std::uint64_t{1} << 40U : 1000);
-  Sweep sweep(options.first, options.first + seeds - 1, options.minutes);
+  Sweep sweep(options.first, options.first + seeds - 1, options.minutes, options.keep_going);
   const std::uint64_t next = sweep.go(options.jobs);
-  return finish(sweep, options.first, next);
+  return finish(sweep, options.first, next, options.keep_going);
 }

@@ -137,6 +137,7 @@ void play(World& world) {
   for (const auto& client : clients) client->stop();
   drain(world);
   world.read_everything();
+  go_on(world, [&] { return world.at_rest(); });
   world.restart();
   world.model().drained();
 }

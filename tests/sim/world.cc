@@ -113,6 +113,10 @@ void World::calm() {
   thaw();
 }
 
+bool World::at_rest() const {
+  return serves() && pipeline_->all_written() && pending_.empty() && jobs_.empty();
+}
+
 bool World::serves() const { return pipeline_ && !pipeline_->broken(); }
 
 }  // namespace strand::sim

@@ -71,6 +71,8 @@ class World {
   // Closes the store, at rest, and opens it again.
   void restart();
   [[nodiscard]] bool serves() const;
+  // Everything is written and answered.
+  [[nodiscard]] bool at_rest() const;
   // Lets store time pass without anything else.
   void skip(Duration duration);
   // When the store has something to do by itself.

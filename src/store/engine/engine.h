@@ -17,6 +17,10 @@ namespace strand::engine {
 // Numbers batches; each batch that the engine yields has a higher one.
 using CommitNumber = std::uint64_t;
 
+// Why a store is read: it was opened, or a write failed and its outcome must be found out. Only an
+// opening lets leases run for another 10 s.
+enum class Loading : std::uint8_t { open, rebuild };
+
 // What makes one store different from all others; drawn at random when it is created.
 struct Identity {
   std::uint64_t store = 0;
@@ -96,7 +100,7 @@ class Engine {
 
   // Reads the store. `wall` is the wall clock; `identity` is used if the archive is empty;
   // `commit_after` is a number below all commits to come. Called once, before anything else.
-  Result<void> load(Time wall, const Identity& identity, CommitNumber commit_after);
+  Result<void> load(Time wall, const Identity& identity, CommitNumber commit_after, Loading why);
 
   // Store time: that of the latest call.
   [[nodiscard]] Time now() const;

@@ -31,7 +31,8 @@ Result<void> Engine::State::each(Family family, const Read& read) const {
   return {};
 }
 
-Result<void> Engine::State::load(Time wall, const Identity& identity, CommitNumber commit_after) {
+Result<void> Engine::State::load(Time wall, const Identity& identity, CommitNumber commit_after,
+                                 Loading why) {
   loading_ = true;
   if (auto done = load_meta(wall, identity, commit_after); !done) return done;
   const Time opened_at = std::max(wall, now_);
@@ -41,7 +42,7 @@ Result<void> Engine::State::load(Time wall, const Identity& identity, CommitNumb
   if (auto done = load_messages(); !done) return done;
   if (auto done = load_states(); !done) return done;
   if (auto done = load_lanes(); !done) return done;
-  if (auto done = load_leases(opened_at); !done) return done;
+  if (auto done = load_leases(opened_at, why); !done) return done;
   if (auto done = load_ids(); !done) return done;
   if (auto done = load_pins(); !done) return done;
   link_loaded();
@@ -218,7 +219,7 @@ Result<void> Engine::State::load_lanes() {
   });
 }
 
-Result<void> Engine::State::load_leases(Time opened_at) {
+Result<void> Engine::State::load_leases(Time opened_at, Loading why) {
   return each(Family::lease, [&](std::string_view key, std::string_view value) {
     const auto epoch = decode_number_key(key);
     auto record = decode<LeaseRecord>(value);
@@ -249,7 +250,7 @@ Result<void> Engine::State::load_leases(Time opened_at) {
       lease.add(message, carried.pull);
     }
     if (lease.lane == nullptr && lease.carried == 0) return false;
-    if (!lease.graced) {
+    if (why == Loading::open && !lease.graced) {
       lease.graced = true;
       lease.expires_at = std::max(lease.expires_at, opened_at + reopen_grace);
       persist(lease);
@@ -383,6 +384,10 @@ void Engine::State::list_loaded() {
     }
   }
   loading_turn_.reset();
+  // Whoever waits for a store that was read again looks for himself.
+  for (Queue* queue : woken_queues_) queue->woken = false;
+  woken_queues_.clear();
+  decisions_.wakes = {};
 }
 
 }  // namespace strand::engine

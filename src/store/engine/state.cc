@@ -182,8 +182,9 @@ Engine::Engine(const Limits& limits, const Archive& archive)
     : state_(std::make_unique<State>(limits, archive)) {}
 Engine::~Engine() = default;
 
-Result<void> Engine::load(Time wall, const Identity& identity, CommitNumber commit_after) {
-  return state_->load(wall, identity, commit_after);
+Result<void> Engine::load(Time wall, const Identity& identity, CommitNumber commit_after,
+                          Loading why) {
+  return state_->load(wall, identity, commit_after, why);
 }
 Time Engine::now() const { return state_->now(); }
 CommitNumber Engine::loaded_commit() const { return state_->loaded_commit(); }

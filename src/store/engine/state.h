@@ -96,7 +96,7 @@ class Engine::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  Result<void> load(Time wall, const Identity& identity, CommitNumber commit_after);
+  Result<void> load(Time wall, const Identity& identity, CommitNumber commit_after, Loading why);
   Result<Receipt> apply(const Transaction& transaction, Time now);
   Result<std::vector<Grant>> lease(const LeaseRequest& request, Time now);
   Result<PullGrant> pull(const Token& token, Cursor cursor, PullLimits limits, Time now);
@@ -318,7 +318,7 @@ class Engine::State {
   Result<void> load_messages();
   Result<void> load_states();
   Result<void> load_lanes();
-  Result<void> load_leases(Time wall);
+  Result<void> load_leases(Time opened_at, Loading why);
   Result<void> load_ids();
   Result<void> load_pins();
   Result<void> load_dedup();

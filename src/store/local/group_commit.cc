@@ -71,9 +71,13 @@ Result<void> GroupCommit::wait(Lock& lock, CommitNumber commit) {
   }
 }
 
-void GroupCommit::flush_unattended(Lock& lock) {
+bool GroupCommit::unattended() const {
   // While a batch is in flight, its leader sees to the next one.
-  if (pipeline_.can_take() && !gathering().awaited) lead(lock);
+  return pipeline_.can_take() && !gathering().awaited;
+}
+
+void GroupCommit::flush_unattended(Lock& lock) {
+  if (unattended()) lead(lock);
 }
 
 void GroupCommit::sleep(Lock& lock, Batch& batch) {
@@ -97,7 +101,7 @@ void GroupCommit::lead(Lock& lock) {
       lock.lock();
     }
     complete(written);
-    goes_on = written && pipeline_.can_take() && !gathering().awaited;
+    goes_on = written && unattended();
   }
 }
 

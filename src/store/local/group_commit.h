@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -58,9 +59,15 @@ class GroupCommit {
     return pipeline_.outcome(commit).has_value();
   }
 
+  // How often a failed write has replaced the engine.
+  [[nodiscard]] std::uint64_t rebuilds() const { return pipeline_.rebuilds(); }
+
   // Waits for the outcome of a number that decided() gave, and writes if nobody else does.
   Result<void> wait(Lock& lock, engine::CommitNumber commit);
-  // For calls that need not wait: writes what has gathered if nobody is there to do it.
+  // Whether something has gathered that nobody is there to write: by a call that does not wait, or
+  // by an engine that was rebuilt after a failed write.
+  [[nodiscard]] bool unattended() const;
+  // Writes it.
   void flush_unattended(Lock& lock);
 
   // While it lives, no other call enters, and everything that was decided before has an outcome.
@@ -89,6 +96,7 @@ class GroupCommit {
 
   Batch& in_flight() { return batches_[flying_]; }
   Batch& gathering() { return batches_[1 - flying_]; }
+  [[nodiscard]] const Batch& gathering() const { return batches_[1 - flying_]; }
   // Takes the batch that has gathered, writes it and tells everyone concerned.
   void lead(Lock& lock);
   void complete(const Result<void>& written);

@@ -93,16 +93,22 @@ std::optional<Duration> LocalStore::serve_timer() {
   timer_wakes_at_ = Time::max();
   if (commits_.broken()) return std::nullopt;
   auto due = commits_.engine().next_due();
+  if (!outcome) {
+    // Whoever calls will see for himself whether the disk still fails; the timer must not insist.
+    const Time retry_at = commits_.now() + retry_after;
+    due = std::max(due.value_or(retry_at), retry_at);
+  }
   if (!due) return std::nullopt;
-  // Whoever calls will see for himself whether the disk still fails; the timer must not insist.
-  if (!outcome) due = std::max(*due, commits_.now() + retry_after);
   timer_wakes_at_ = *due;
   return *due - commits_.now();
 }
 
 void LocalStore::arm_timer() {
   if (commits_.broken()) return;
-  if (const auto due = commits_.engine().next_due(); due && *due < timer_wakes_at_) {
+  auto due = commits_.engine().next_due();
+  // After a failed write: the engine that was read again may have decided something by itself.
+  if (commits_.unattended()) due = commits_.engine().now();
+  if (due && *due < timer_wakes_at_) {
     timer_wakes_at_ = *due;
     alarm_.ring();
   }
@@ -114,14 +120,16 @@ Time LocalStore::apply_due() {
     commits_.engine().advance(now);
     due_commit_ = commits_.decided();
   }
+  // A rebuilt engine has applied by itself what was due.
+  if (std::exchange(rebuilds_, commits_.rebuilds()) != commits_.rebuilds()) {
+    due_commit_ = commits_.decided();
+  }
   return now;
 }
 
 Result<void> LocalStore::wait(Lock& lock, CommitNumber commit) {
-  arm_timer();
   auto outcome = commits_.wait(lock, commit);
-  // After a failed write, what was no longer due may be due again.
-  arm_timer();
+  arm_timer();  // here, because a failed write changes what is due
   return outcome;
 }
 
@@ -180,8 +188,8 @@ Result<std::vector<Lease>> LocalStore::lease(const LeaseRequest& request) {
   const auto grants = commits_.engine().lease(request, now);
   if (grants && grants->empty()) {
     // It shows nothing, so it need not wait.
-    arm_timer();
     commits_.flush_unattended(*lock);
+    arm_timer();
     return std::vector<Lease>{};
   }
   return show(*lock, grants, [&](const Archive& archive, const std::vector<engine::Grant>& found) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -61,7 +62,7 @@ class LocalStore final : public Store {
   void run_timer();
   // Applies what is due, and says when to do it again.
   std::optional<Duration> serve_timer();
-  // Rings the timer if something is due before it would wake up.
+  // Rings the timer if there is something for it to do before it would wake up.
   void arm_timer();
 
   // Applies what is due, and returns the time to give to the engine: good until the lock is let go.
@@ -83,8 +84,9 @@ class LocalStore final : public Store {
   std::shared_ptr<Clock> clock_;
   Watches watches_;
   GroupCommit commits_;
-  // These two are guarded by the lock of commits_.
+  // These are guarded by the lock of commits_.
   engine::CommitNumber due_commit_ = 0;  // covers what was due at the latest time somebody looked
+  std::uint64_t rebuilds_ = 0;           // of the engine, as due_commit_ knows it
   Time timer_wakes_at_ = Time::min();    // no need to ring before it has first looked itself
   Alarm alarm_;
   std::shared_ptr<void> clock_handle_;

@@ -25,16 +25,17 @@ Pipeline::Pipeline(engine::Backend& backend, const Limits& limits, const engine:
 
 Result<void> Pipeline::open(Time wall) {
   STRAND_ASSERT(!engine_ && !broken_, "a pipeline is opened once");
-  auto loaded = load(wall, 0);
+  auto loaded = load(wall, 0, engine::Loading::open);
   if (!loaded) return std::unexpected(std::move(loaded).error());
   engine_ = std::move(*loaded);
   taken_ = written_ = engine_->loaded_commit();
   return {};
 }
 
-Result<std::unique_ptr<engine::Engine>> Pipeline::load(Time now, CommitNumber commit_after) {
+Result<std::unique_ptr<engine::Engine>> Pipeline::load(Time now, CommitNumber commit_after,
+                                                       engine::Loading why) {
   auto loaded = std::make_unique<engine::Engine>(limits_, backend_);
-  if (auto read = loaded->load(now, identity_, commit_after); !read) {
+  if (auto read = loaded->load(now, identity_, commit_after, why); !read) {
     return std::unexpected(std::move(read).error());
   }
   return loaded;
@@ -109,7 +110,7 @@ Result<void> Pipeline::rebuild(Time now) {
     broken_ = reopened.error();
     return reopened;
   }
-  auto loaded = load(now, taken_);
+  auto loaded = load(now, taken_, engine::Loading::rebuild);
   if (!loaded) {
     broken_ = loaded.error();
     return std::unexpected(std::move(loaded).error());

@@ -69,7 +69,8 @@ class Pipeline {
   [[nodiscard]] std::uint64_t rebuilds() const { return rebuilds_; }
 
  private:
-  Result<std::unique_ptr<engine::Engine>> load(Time now, engine::CommitNumber commit_after);
+  Result<std::unique_ptr<engine::Engine>> load(Time now, engine::CommitNumber commit_after,
+                                               engine::Loading why);
   // Throws the engine away and reads the store again; sets broken_ if that fails.
   Result<void> rebuild(Time now);
   void fail(engine::CommitNumber commit, Error error);
