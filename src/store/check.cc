@@ -416,6 +416,10 @@ Result<void> check_lease_request(const LeaseRequest& request, const Limits& limi
 
 Result<void> check_transaction(const Transaction& transaction, const Limits& limits) {
   STRAND_CHECK(check_extent(transaction, limits));
+  if (transaction.durability > Durability::async) {
+    return refuse(fmt::format("durability {} is neither sync nor async",
+                              static_cast<unsigned>(transaction.durability)));
+  }
   if (transaction.id && transaction.id->number == 0) {
     return refuse("transaction numbers start at 1");
   }

@@ -57,6 +57,8 @@ void State::settle(const Settle& settle) {
     }
   }
   if (settle.then == Settle::Then::park && !lane.parked) lane.parked = settle.park_reason;
+  // An unkeyed message is all of its lane: without it there is nothing to keep.
+  if (!hold.lane.key && carried(hold).empty()) goes_on = false;
   if (settle.then != Settle::Then::keep || !goes_on) {
     end_hold(epoch);
   } else {

@@ -113,23 +113,25 @@ Result<void> Engine::State::check_settles(const Transaction& transaction, Plan& 
 
 Result<void> Engine::State::check_sends(const Transaction& transaction, const Plan& plan) const {
   if (transaction.sends.empty() && transaction.publishes.empty()) return {};
-  if (auto room = check_room(transaction); !room) return room;
-  if (transaction.sends.empty()) return {};
-  const std::vector<bool> duplicates = find_duplicates(transaction);
+  const Duplicates duplicates = find_duplicates(transaction);
+  if (auto room = check_room(transaction, duplicates); !room) return room;
   if (auto checked = check_names(transaction, plan, duplicates); !checked) return checked;
   return check_lengths(transaction, plan, duplicates);
 }
 
-Result<void> Engine::State::check_room(const Transaction& transaction) const {
+Result<void> Engine::State::check_room(const Transaction& transaction,
+                                       const Duplicates& duplicates) const {
   std::size_t bytes = memory_bytes_;
   std::size_t dedup_ids = dedup_.size();
-  for (const Send& send : transaction.sends) {
-    bytes += cost(send);
-    if (send.dedup_id) ++dedup_ids;
+  for (std::size_t i = 0; i < transaction.sends.size(); ++i) {
+    if (duplicates.send(i)) continue;
+    bytes += cost(transaction.sends[i]);
+    if (transaction.sends[i].dedup_id) ++dedup_ids;
   }
-  for (const Publish& publish : transaction.publishes) {
-    bytes += cost(publish);
-    if (publish.dedup_id) ++dedup_ids;
+  for (std::size_t i = 0; i < transaction.publishes.size(); ++i) {
+    if (duplicates.publish(i)) continue;
+    bytes += cost(transaction.publishes[i]);
+    if (transaction.publishes[i].dedup_id) ++dedup_ids;
   }
   // What settles may pass a little later, so that a full store can be drained by those who hand on
   // what they have done.
@@ -161,9 +163,10 @@ Result<void> Engine::State::check_room(const Transaction& transaction) const {
   return {};
 }
 
-// Which sends add nothing because their dedup id was seen, here or earlier in the transaction.
-std::vector<bool> Engine::State::find_duplicates(const Transaction& transaction) const {
-  std::vector<bool> duplicates(transaction.sends.size(), false);
+// Which sends and publications add nothing, because their dedup id was seen before or earlier in
+// the transaction.
+Duplicates Engine::State::find_duplicates(const Transaction& transaction) const {
+  Duplicates duplicates;
   std::unordered_set<std::string> seen;
   for (std::size_t i = 0; i < transaction.sends.size(); ++i) {
     const Send& send = transaction.sends[i];
@@ -175,19 +178,28 @@ std::vector<bool> Engine::State::find_duplicates(const Transaction& transaction)
         queue != nullptr ? queue->settings.dedup_window : QueueSettings{}.dedup_window;
     const bool repeated = window > Duration::zero() &&
                           !seen.insert(in_queue(send.queue, *send.dedup_id)).second;
-    duplicates[i] = known || repeated;
+    if (known || repeated) duplicates.sends.insert(i);
+  }
+  seen.clear();
+  for (std::size_t i = 0; i < transaction.publishes.size(); ++i) {
+    const Publish& publish = transaction.publishes[i];
+    if (!publish.dedup_id) continue;
+    std::string key = topic_dedup_key(publish.topic, *publish.dedup_id);
+    if (find_dedup(key) != nullptr || !seen.insert(std::move(key)).second) {
+      duplicates.publishes.insert(i);
+    }
   }
   return duplicates;
 }
 
 Result<void> Engine::State::check_names(const Transaction& transaction, const Plan& plan,
-                                        const std::vector<bool>& duplicates) const {
+                                        const Duplicates& duplicates) const {
   std::unordered_set<std::string> freed;
   std::unordered_set<std::string> taken;
   bool collected = false;
   for (std::size_t i = 0; i < transaction.sends.size(); ++i) {
     const Send& send = transaction.sends[i];
-    if (!send.name || duplicates[i]) continue;
+    if (!send.name || duplicates.send(i)) continue;
     if (!collected) {
       collected = true;
       for (const Cancel& cancel : transaction.cancels) {
@@ -217,11 +229,11 @@ Result<void> Engine::State::check_names(const Transaction& transaction, const Pl
 }
 
 Result<void> Engine::State::check_lengths(const Transaction& transaction, const Plan& plan,
-                                          const std::vector<bool>& duplicates) const {
+                                          const Duplicates& duplicates) const {
   std::unordered_map<const Queue*, std::uint64_t> sent;
   for (std::size_t i = 0; i < transaction.sends.size(); ++i) {
     const Queue* queue = find_queue(transaction.sends[i].queue);
-    if (queue == nullptr || queue->settings.max_length == 0 || duplicates[i]) continue;
+    if (queue == nullptr || queue->settings.max_length == 0 || duplicates.send(i)) continue;
     ++sent[queue];
   }
   if (sent.empty()) return {};

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/assert.h"
@@ -78,6 +79,15 @@ struct Plan {
     InstanceState after;  // number, length and outcome only
   };
   std::vector<Instance> instances;
+};
+
+// Which sends and publications of a transaction, by index, add nothing.
+struct Duplicates {
+  std::unordered_set<std::size_t> sends;
+  std::unordered_set<std::size_t> publishes;
+
+  [[nodiscard]] bool send(std::size_t index) const { return sends.contains(index); }
+  [[nodiscard]] bool publish(std::size_t index) const { return publishes.contains(index); }
 };
 
 // The engine's state and rules; see Engine. One class in several files, by subject:
@@ -235,12 +245,12 @@ class Engine::State {
   Result<void> check(const Transaction& transaction, Plan& plan);
   Result<void> check_settles(const Transaction& transaction, Plan& plan);
   Result<void> check_sends(const Transaction& transaction, const Plan& plan) const;
-  Result<void> check_room(const Transaction& transaction) const;
+  Result<void> check_room(const Transaction& transaction, const Duplicates& duplicates) const;
   Result<void> check_names(const Transaction& transaction, const Plan& plan,
-                           const std::vector<bool>& duplicates) const;
+                           const Duplicates& duplicates) const;
   Result<void> check_lengths(const Transaction& transaction, const Plan& plan,
-                             const std::vector<bool>& duplicates) const;
-  std::vector<bool> find_duplicates(const Transaction& transaction) const;
+                             const Duplicates& duplicates) const;
+  Duplicates find_duplicates(const Transaction& transaction) const;
   Receipt perform(const Transaction& transaction, Plan& plan);
   bool cancel(const Cancel& cancel);
 

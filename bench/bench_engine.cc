@@ -1,0 +1,304 @@
+// What the core costs without a disk: the engine alone, leases against a growing backlog through
+// LocalStore, a hot key beside others, and memory for a million waiting messages.
+//
+//   ./dev bench engine [-o json] [--only engine|backlog|hot|memory]
+//
+// Ratios of one run are what counts; absolute figures depend on the machine.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <strand/strand.h>
+
+#include "store/engine/engine.h"
+
+namespace {
+
+using namespace strand;
+using Steady = std::chrono::steady_clock;
+
+constexpr std::size_t body_bytes = 100;
+
+[[noreturn]] void give_up(std::string_view what, const Error& error) {
+  fmt::print(stderr, "bench_engine: {}: {}\n", what, error.message);
+  std::exit(1);
+}
+
+template <class T>
+T value(std::string_view what, Result<T> result) {
+  if (!result) give_up(what, result.error());
+  return std::move(*result);
+}
+
+double seconds_since(Steady::time_point start) {
+  return std::chrono::duration<double>(Steady::now() - start).count();
+}
+
+double resident_mb() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word != "VmRSS:") continue;
+    double kb = 0;
+    status >> kb;
+    return kb / 1024;
+  }
+  return 0;
+}
+
+// An archive with nothing in it: what the engine costs when nobody writes.
+class NoArchive final : public engine::Archive {
+ public:
+  Result<std::optional<std::string>> get(engine::Family, std::string_view) const override {
+    return std::nullopt;
+  }
+  Result<void> scan(engine::Family, std::string_view, std::string_view,
+                    const Visit&) const override {
+    return {};
+  }
+};
+
+Send message(std::string queue, std::optional<std::string> key) {
+  Send send;
+  send.queue = std::move(queue);
+  send.key = std::move(key);
+  send.body = std::string(body_bytes, 'x');
+  return send;
+}
+
+// --- The engine alone ---
+
+struct EngineFigures {
+  double operations_per_s = 0;
+};
+
+EngineFigures engine_alone(std::size_t keys) {
+  NoArchive archive;
+  engine::Engine engine(Limits{}, archive);
+  const Time start{std::chrono::hours{24 * 365 * 56}};
+  if (auto loaded = engine.load(start, {.store = 1, .secret = {2, 3}}, 0, engine::Loading::open);
+      !loaded) {
+    give_up("load", loaded.error());
+  }
+  std::vector<std::size_t> order(keys);
+  for (std::size_t i = 0; i < keys; ++i) order[i] = i;
+  std::ranges::shuffle(order, std::mt19937_64(1));
+  // Prepared beforehand: the client's work is not the engine's.
+  std::vector<Transaction> sends(keys);
+  for (std::size_t i = 0; i < keys; ++i) {
+    sends[i].sends.push_back(message("orders", fmt::format("customer-{}", order[i])));
+  }
+  LeaseRequest request;
+  request.queue = "orders";
+  std::uint64_t operations = 0;
+  const auto flush = [&] {
+    if (++operations % 100 == 0) engine.written(engine.take().commit);
+  };
+  const auto began = Steady::now();
+  for (int round = 0; round < 5; ++round) {
+    for (const Transaction& send : sends) {
+      value("send", engine.apply(send, start));
+      flush();
+    }
+    for (std::size_t i = 0; i < keys; ++i) {
+      const auto grants = value("lease", engine.lease(request, start));
+      flush();
+      Transaction ack;
+      Settle settle;
+      settle.token = grants.at(0).token;
+      settle.outcomes.push_back({.id = grants[0].messages.at(0).id, .delay = {}, .reason = {}});
+      ack.settles.push_back(std::move(settle));
+      value("ack", engine.apply(ack, start));
+      flush();
+    }
+  }
+  return {.operations_per_s = static_cast<double>(operations) / seconds_since(began)};
+}
+
+// --- Through LocalStore ---
+
+std::unique_ptr<Store> fresh_store() { return value("open", open("memory:")); }
+
+void fill(Store& store, std::size_t messages, const std::function<Send(std::size_t)>& make) {
+  constexpr std::size_t batch = 1000;
+  for (std::size_t done = 0; done < messages;) {
+    Transaction transaction;
+    for (std::size_t i = 0; i < batch && done < messages; ++i) {
+      transaction.sends.push_back(make(done++));
+    }
+    value("send", store.apply(transaction));
+  }
+}
+
+// The time of a lease of one lane with up to ten messages, in microseconds: the median over many.
+// Each lease is given back, so that the backlog stays; leases of `not_counted` are not counted.
+double lease_us(Store& store, std::string_view not_counted) {
+  LeaseRequest request;
+  request.queue = "orders";
+  request.messages = 10;
+  std::vector<double> times;
+  for (int i = 0; i < 20'000; ++i) {
+    const auto began = Steady::now();
+    const auto leases = value("lease", store.lease(request));
+    const double took = seconds_since(began);
+    if (leases.at(0).key != not_counted) times.push_back(took * 1e6);
+    Transaction end;
+    Settle settle;
+    settle.token = leases.at(0).token;
+    end.settles.push_back(std::move(settle));
+    value("release", store.apply(end));
+  }
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::ranges::nth_element(times, middle);
+  return *middle;
+}
+
+struct BacklogFigures {
+  double small_us = 0;
+  double large_us = 0;
+  double ratio = 0;
+};
+
+double lease_with_backlog(std::size_t messages) {
+  const auto store = fresh_store();
+  const std::size_t keys = messages / 10;
+  fill(*store, messages, [&](std::size_t i) {
+    return message("orders", fmt::format("customer-{}", i % keys));
+  });
+  return lease_us(*store, "");
+}
+
+BacklogFigures backlog() {
+  BacklogFigures figures;
+  figures.small_us = lease_with_backlog(10'000);
+  figures.large_us = lease_with_backlog(1'000'000);
+  figures.ratio = figures.large_us / figures.small_us;
+  return figures;
+}
+
+BacklogFigures hot_key() {
+  const auto run = [](std::size_t hot) {
+    const auto store = fresh_store();
+    fill(*store, 10'000, [](std::size_t i) {
+      return message("orders", fmt::format("customer-{}", i % 1000));
+    });
+    fill(*store, hot, [](std::size_t) { return message("orders", "hot"); });
+    return lease_us(*store, "hot");
+  };
+  BacklogFigures figures;
+  figures.small_us = run(10);
+  figures.large_us = run(1'000'000);
+  figures.ratio = figures.large_us / figures.small_us;
+  return figures;
+}
+
+// --- Memory, each case in a process of its own ---
+
+double memory_mb(bool keyed) {
+  int pipe_ends[2];
+  if (pipe(pipe_ends) != 0) std::abort();
+  const pid_t child = fork();
+  if (child == 0) {
+    const double before = resident_mb();
+    const auto store = fresh_store();
+    fill(*store, 1'000'000, [&](std::size_t i) {
+      return message("orders", keyed ? std::optional(fmt::format("customer-{}", i % 100'000))
+                                     : std::nullopt);
+    });
+    const double used = resident_mb() - before;
+    const bool told = write(pipe_ends[1], &used, sizeof used) == sizeof used;
+    _exit(told ? 0 : 1);
+  }
+  double used = 0;
+  const bool heard = read(pipe_ends[0], &used, sizeof used) == sizeof used;
+  waitpid(child, nullptr, 0);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  if (!heard) std::abort();
+  return used;
+}
+
+struct Options {
+  bool json = false;
+  std::string only;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool has_value = i + 1 < arguments.size();
+    if (arguments[i] == "-o" && has_value && arguments[i + 1] == "json") {
+      options.json = true;
+      ++i;
+    } else if (arguments[i] == "--only" && has_value) {
+      options.only = arguments[++i];
+    } else {
+      fmt::print(stderr, "usage: bench_engine [-o json] [--only engine|backlog|hot|memory]\n");
+      std::exit(arguments[i] == "--help" ? 0 : 2);
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  const auto wanted = [&](std::string_view name) {
+    return options.only.empty() || options.only == name;
+  };
+  std::vector<std::pair<std::string, double>> figures;
+  const auto report = [&](std::string_view key, double figure, std::string_view text) {
+    figures.emplace_back(key, figure);
+    if (!options.json) {
+      fmt::print("{:<58}{:>14.2f}\n", text, figure);
+      std::fflush(stdout);
+    }
+  };
+  // Memory first: a process that has used memory before gives some of it to its children.
+  if (wanted("memory")) {
+    report("memory_keyed_mb", memory_mb(true), "1,000,000 waiting over 100,000 keys, MB (<= 400)");
+    report("memory_unkeyed_mb", memory_mb(false), "1,000,000 waiting without key, MB (<= 400)");
+  }
+  if (wanted("engine")) {
+    report("engine_operations_per_s", engine_alone(100'000).operations_per_s,
+           "engine alone, 100,000 keys, operations/s (>= 500,000)");
+  }
+  if (wanted("backlog")) {
+    const BacklogFigures result = backlog();
+    report("lease_us_10k", result.small_us, "lease with 10,000 waiting, us");
+    report("lease_us_1m", result.large_us, "lease with 1,000,000 waiting, us");
+    report("lease_backlog_ratio", result.ratio, "ratio (<= 2)");
+  }
+  if (wanted("hot")) {
+    const BacklogFigures result = hot_key();
+    report("lease_us_no_hot_key", result.small_us, "lease beside a small key, us");
+    report("lease_us_hot_key", result.large_us, "lease beside a key with 1,000,000, us");
+    report("lease_hot_key_ratio", result.ratio, "ratio (<= 1.2)");
+  }
+  if (options.json) {
+    std::string line;
+    for (const auto& [key, figure] : figures) {
+      line += fmt::format("{}\"{}\":{:.3f}", line.empty() ? "" : ",", key, figure);
+    }
+    fmt::print("{{{}}}\n", line);
+  }
+  return 0;
+}
