@@ -65,14 +65,12 @@ std::uint64_t State::administer(const PurgeQueue& x) {
     }
   }
   std::ranges::sort(purged, {}, &Purged::uid);
-  std::vector<Item> ended;
   for (const Purged& p : purged) {
-    ended.push_back(take(queue.lanes.at(p.key), p.uid));
+    const Item ended = take(queue.lanes.at(p.key), p.uid);
     ++queue.purged;
+    send_notice(x.queue, ended, "purged", "");
     tidy(x.queue, p.key);
   }
-  refresh(x.queue);
-  for (const Item& item : ended) send_notice(x.queue, item, "purged", "");
   return purged.size();
 }
 

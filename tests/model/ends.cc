@@ -26,8 +26,8 @@ void State::bury(const std::string& queue, const LaneKey& key, Uid uid, const st
   item.blocks = false;
   const Item copy = item;
   q.dead.emplace(uid, DeadItem{std::move(item), key.key, now_, reason});
-  tidy(queue, key);
   send_notice(queue, copy, end, reason);
+  tidy(queue, key);
 }
 
 void State::expire(const std::string& queue, const LaneKey& key, Uid uid) {
@@ -38,8 +38,8 @@ void State::expire(const std::string& queue, const LaneKey& key, Uid uid) {
   }
   const Item item = take(q.lanes.at(key), uid);
   ++q.expired;
-  tidy(queue, key);
   send_notice(queue, item, "expired", "");
+  tidy(queue, key);
 }
 
 void State::send_notice(const std::string& queue, const Item& item, const std::string& end,

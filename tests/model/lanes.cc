@@ -118,7 +118,7 @@ void State::refresh(const std::string& queue) {
       some = true;
     }
   }
-  if (some) ++next_order_;
+  if (some && !instant_) ++next_order_;
 }
 
 // What becomes visible in a leased lane is news for its holder.

@@ -58,10 +58,8 @@ std::vector<Lease> State::lease(const LeaseRequest& request, Time at,
   const std::vector<Lease> none;
   return judge(seen, seen ? "lease" : "lease " + text(request), [&]() -> std::vector<Lease> {
     validate(request, limits_);
-    const QueueState& queue = existing(request.queue);
     const std::vector<Lease>& answer = seen ? *seen : none;
-    if (!seen) return {};
-    if (request.request) {
+    if (request.request && seen) {
       const auto known = requests_.find(*request.request);
       if (known != requests_.end()) {
         const bool live = std::ranges::any_of(known->second.epochs,
@@ -72,6 +70,8 @@ std::vector<Lease> State::lease(const LeaseRequest& request, Time at,
         requests_.erase(known);
       }
     }
+    const QueueState& queue = existing(request.queue);
+    if (!seen) return {};
     std::vector<Lease> mine;
     if (request.seize) {
       mine = {seize(request, answer)};
@@ -357,7 +357,6 @@ Pulled State::pull(const Token& token, Cursor cursor, PullLimits limits, Time at
   return judge(seen, "pull " + text(token), [&]() -> Pulled {
     validate(limits, limits_);
     Hold& hold = current(token);
-    if (!hold.lane.key) throw Refused{Errc::invalid_argument, "an unkeyed lease cannot be pulled for"};
     if (cursor != hold.cursor && cursor != hold.cursor_before) {
       throw Refused{Errc::invalid_cursor, "neither the cursor nor the one before"};
     }
@@ -371,7 +370,7 @@ Pulled State::pull(const Token& token, Cursor cursor, PullLimits limits, Time at
       for (const Uid uid : carried(hold)) {
         if (std::ranges::find(hold.last_pull, uid) != hold.last_pull.end()) uids.push_back(uid);
       }
-    } else if (!queue.paused && !hold.isolated) {
+    } else if (!queue.paused && !hold.isolated && hold.lane.key) {
       Budget budget{limits.messages, limits.bytes};
       const std::vector<const Item*> all = visible(lane);
       for (const Item* item : all) {

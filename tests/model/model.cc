@@ -34,7 +34,7 @@ void Model::replay(State& state, const Call& call) {
     }
     void operator()(const Call::Renew& x) const { state.renew(x.token, x.lease, x.at, x.seen); }
     void operator()(const Call::Advance& x) const { state.advance(x.at); }
-    void operator()(const Call::Reload& x) const { state.reload(x.at); }
+    void operator()(const Call::Reload& x) const { state.reload(x.at, x.opened); }
     void operator()(const Call::Learn& x) const { state.learn(x.uid, x.id); }
   };
   std::visit(Again{state}, call.what);
@@ -114,10 +114,11 @@ void Model::check_told(const Told& told) const {
   }
 }
 
-void Model::reloaded(Commit survived, Commit floor, Time at, Commit commit) {
-  expect(survived >= floor, Invariant::nothing_lost, [&] {
-    return "commit " + std::to_string(floor) + " was confirmed, but only " +
-           std::to_string(survived) + " was found";
+void Model::reloaded(const Reloaded& what) {
+  const auto [opened, survived, floor, at, commit] = what;
+  expect(survived >= floor, Invariant::nothing_lost, [&what] {
+    return "commit " + std::to_string(what.floor) + " was confirmed, but only " +
+           std::to_string(what.survived) + " was found";
   });
   if (survived < written_commit_) {
     written_ = durable_;
@@ -135,10 +136,10 @@ void Model::reloaded(Commit survived, Commit floor, Time at, Commit commit) {
   decided_ = written_;
   decided_.replaying = false;
   expect(at >= written_.accepted_at(), Invariant::not_early, [&] {
-    return "time went back at an open: " + text(written_.accepted_at()) + " to " + text(at);
+    return "time went back at an open: " + text(written_.accepted_at()) + " to " + text(what.at);
   });
-  decided_.reload(at);
-  log(commit, Call::Reload{at});
+  decided_.reload(at, opened);
+  log(commit, Call::Reload{at, opened});
 }
 
 // --- Answers as clients get them ---

@@ -50,9 +50,15 @@ class Model {
 
   // All batches up to `commit` are written; if `durable`, power loss cannot undo them.
   void written(Commit commit, bool durable, const Told& told);
-  // The store was read anew and found all batches up to `survived`. `at` is its time now; `commit`
-  // covers what reading decided. `crash_floor`: the least that had to survive.
-  void reloaded(Commit survived, Commit floor, Time at, Commit commit);
+  // The store was read anew, at an open or after a failed write.
+  struct Reloaded {
+    bool opened = true;
+    Commit survived = 0;  // all batches up to this one were found
+    Commit floor = 0;     // … and all up to this one had to be
+    Time at;              // store time now
+    Commit commit = 0;    // covers what reading decided
+  };
+  void reloaded(const Reloaded& what);
 
   // --- Answers as clients get them ---
 
@@ -118,6 +124,7 @@ class Model {
     };
     struct Reload {
       Time at;
+      bool opened;
     };
     struct Learn {
       Uid uid;

@@ -41,7 +41,12 @@ void State::accept(const std::string& queue, const std::optional<std::string>& k
   QueueState& q = queue_at(queue);
   ++q.accepted;
   LaneState& lane = lane_at(q, key ? LaneKey{key, 0} : LaneKey{std::nullopt, item.uid});
-  if (lane.label.empty()) lane.label = label;
+  if (lane.label.empty() && !label.empty()) {
+    lane.label = label;
+    if (ExecutionState* open = key ? open_execution(q, *key) : nullptr) {
+      open->execution.label = label;
+    }
+  }
   item.label = label;
   insert(lane, std::move(item));
   refresh(queue);

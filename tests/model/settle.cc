@@ -123,8 +123,8 @@ bool State::cancel(const Cancel& cancel) {
       const Item ended = take(lane, item.uid);
       ++q->second.dropped;
       if (holder != Epoch{}) end_hold(holder);
-      tidy(cancel.queue, where);
       send_notice(cancel.queue, ended, "cancelled", "");
+      tidy(cancel.queue, where);
       refresh(cancel.queue);
       return true;
     }

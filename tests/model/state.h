@@ -179,7 +179,7 @@ class State {
               const Result<Pulled>& seen);
   void renew(const Token& token, Duration lease, Time at, const Result<Time>& seen);
   // The store was read anew: order of ready lanes, S13's count, grace of leases.
-  void reload(Time at);
+  void reload(Time at, bool opened);
 
   // --- Reads (reads.cc) ---
 
@@ -360,6 +360,7 @@ class State {
   std::optional<std::string> removing_;  // notices into this queue are not sent
   Uid next_uid_ = 1;
   std::uint64_t next_order_ = 1;
+  bool instant_ = false;  // whatever becomes ready now does so by the clock, at the same instant
   std::vector<std::pair<Uid, MessageId>> ids_;  // all that have been seen, by uid
   Epoch epoch_max_{};
   Version version_max_{};

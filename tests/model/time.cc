@@ -45,6 +45,7 @@ void State::advance(Time to) {
 }
 
 void State::happen() {
+  instant_ = true;
   std::vector<Epoch> over;
   for (const auto& [epoch, hold] : holds_) {
     if (hold.expires_at <= now_) over.push_back(epoch);
@@ -81,6 +82,8 @@ void State::happen() {
   std::ranges::sort(ended, {}, [](const Ended& e) { return std::pair(e.at, e.uid); });
   for (const Ended& e : ended) expire(e.queue, e.key, e.uid);
   refresh();
+  instant_ = false;
+  ++next_order_;
 }
 
 void State::expire_lease(Epoch epoch) {
@@ -103,10 +106,11 @@ void State::expire_lease(Epoch epoch) {
   end_hold(epoch);
 }
 
-void State::reload(Time at) {
+void State::reload(Time at, bool opened) {
   now_ = at;
   for (auto& [epoch, hold] : holds_) {
-    if (hold.graced) continue;
+    // The process that has only failed to write has not been away.
+    if (hold.graced || !opened) continue;
     hold.expires_at = std::max(hold.expires_at, now_ + open_grace);
     hold.graced = true;
   }

@@ -127,7 +127,7 @@ void World::finish_write() {
       if (incarnation == incarnation_) recover();
     });
   } else {
-    after_reload(last_written_);
+    after_reload(false, last_written_);
   }
   resolve();
   pump();
@@ -142,14 +142,14 @@ void World::recover() {
     });
     return;
   }
-  after_reload(last_written_);
+  after_reload(false, last_written_);
   resolve();
   pump();
 }
 
 // --- Reading the store anew ---
 
-void World::after_reload(engine::CommitNumber floor) {
+void World::after_reload(bool opened, engine::CommitNumber floor) {
   const engine::CommitNumber survived = backend_.shown_commit();
   trace([&] {
     return "the store was read at commit " + std::to_string(survived) + ", time " +
@@ -162,7 +162,7 @@ void World::after_reload(engine::CommitNumber floor) {
   last_written_ = survived;
   last_durable_ = backend_.durable_commit();
   set_store_now(std::max(engine().now(), store_now()));
-  model_.reloaded(survived, floor, engine().now(), pipeline_->decided());
+  model_.reloaded({opened, survived, floor, engine().now(), pipeline_->decided()});
   armed_.reset();
   after_call();
   read_everything();
@@ -193,7 +193,7 @@ void World::open() {
                          " and what was stored, at most " + model::text(last_decided_) +
                          ", but is " + model::text(engine().now());
                 });
-  after_reload(std::min(last_durable_, last_written_));
+  after_reload(true, std::min(last_durable_, last_written_));
   pump();
 }
 

@@ -126,7 +126,7 @@ class World {
   void start_write();
   void finish_write();
   FaultyBackend::WriteFault draw_write_fault();
-  void after_reload(engine::CommitNumber floor);
+  void after_reload(bool opened, engine::CommitNumber floor);
   void recover();
   void crash(bool power);
   void reopen();

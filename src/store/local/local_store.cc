@@ -70,18 +70,19 @@ LocalStore::~LocalStore() {
 void LocalStore::start_timer() {
   // The callback must not block: the alarm's own lock is held for an instant only.
   clock_handle_ = clock_->on_advance([this] { alarm_.ring(); });
-  timer_ = std::thread([this] { run_timer(); });
+  // Served once by this thread, so that the timer's own does nothing before there is a reason.
+  timer_ = std::thread([this, nap = serve_timer()] { run_timer(nap); });
 }
 
-void LocalStore::run_timer() {
+void LocalStore::run_timer(std::optional<Duration> nap) {
   // Sleeping in shorter steps costs nothing and keeps arithmetic away from the ends of time.
   constexpr Duration nap_max = std::chrono::hours{1};
-  std::optional<Duration> nap;
-  do {
-    nap = serve_timer();
+  while (true) {
     if (nap && *nap > Duration{0} && clock_->manual()) nap.reset();  // it rings when it moves
     if (nap) nap = std::clamp(*nap, Duration{0}, nap_max);
-  } while (alarm_.sleep(nap));
+    if (!alarm_.sleep(nap)) return;
+    nap = serve_timer();
+  }
 }
 
 std::optional<Duration> LocalStore::serve_timer() {

@@ -59,7 +59,7 @@ class LocalStore final : public Store {
   LocalStore(std::unique_ptr<engine::Backend> backend, std::shared_ptr<Clock> clock,
              const Limits& limits, const engine::Identity& identity);
   void start_timer();
-  void run_timer();
+  void run_timer(std::optional<Duration> nap);
   // Applies what is due, and says when to do it again.
   std::optional<Duration> serve_timer();
   // Rings the timer if there is something for it to do before it would wake up.
@@ -87,7 +87,7 @@ class LocalStore final : public Store {
   // These are guarded by the lock of commits_.
   engine::CommitNumber due_commit_ = 0;  // covers what was due at the latest time somebody looked
   std::uint64_t rebuilds_ = 0;           // of the engine, as due_commit_ knows it
-  Time timer_wakes_at_ = Time::min();    // no need to ring before it has first looked itself
+  Time timer_wakes_at_{};                // when it looks again; see serve_timer()
   Alarm alarm_;
   std::shared_ptr<void> clock_handle_;
   std::thread timer_;
