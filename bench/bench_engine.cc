@@ -5,9 +5,6 @@
 //
 // Ratios of one run are what counts; absolute figures depend on the machine.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -23,6 +20,8 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <strand/strand.h>
 
@@ -97,7 +96,8 @@ EngineFigures engine_alone(std::size_t keys) {
     give_up("load", loaded.error());
   }
   std::vector<std::size_t> order(keys);
-  for (std::size_t i = 0; i < keys; ++i) order[i] = i;
+  for (std::size_t i = 0; i < keys; ++i)
+    order[i] = i;
   std::ranges::shuffle(order, std::mt19937_64(1));
   // Prepared beforehand: the client's work is not the engine's.
   std::vector<Transaction> sends(keys);
@@ -194,9 +194,8 @@ Comparison compare(Store& small, Store& large, std::string_view not_counted) {
 std::unique_ptr<Store> store_with_backlog(std::size_t messages) {
   auto store = fresh_store();
   const std::size_t keys = messages / 10;
-  fill(*store, messages, [&](std::size_t i) {
-    return message("orders", fmt::format("customer-{}", i % keys));
-  });
+  fill(*store, messages,
+       [&](std::size_t i) { return message("orders", fmt::format("customer-{}", i % keys)); });
   return store;
 }
 
@@ -223,8 +222,8 @@ double memory_mb(bool keyed) {
     const double before = resident_mb();
     const auto store = fresh_store();
     fill(*store, 1'000'000, [&](std::size_t i) {
-      return message("orders", keyed ? std::optional(fmt::format("customer-{}", i % 100'000))
-                                     : std::nullopt);
+      return message("orders",
+                     keyed ? std::optional(fmt::format("customer-{}", i % 100'000)) : std::nullopt);
     });
     const double used = resident_mb() - before;
     const bool told = write(pipe_ends[1], &used, sizeof used) == sizeof used;

@@ -43,7 +43,8 @@ enum class Errc {
 // The name of the code as it appears in JSON and logs, such as "lease_lost".
 std::string_view to_string(Errc code);
 
-// A failure: a code for programs, a sentence for people (what happened, to which thing, what to do).
+// A failure: a code for programs, a sentence for people (what happened, to which thing, what to
+// do).
 struct Error {
   Errc code = Errc::invalid_argument;
   std::string message;

@@ -25,8 +25,8 @@ struct LeaseRequest {
   std::string owner = {};
   // Asking again with the same id returns those of its leases that are still live, never new ones.
   std::optional<RequestId> request = {};
-  std::uint32_t lanes = 1;        // at most so many leases
-  std::uint32_t messages = 1000;  // at most so many messages, over all leases
+  std::uint32_t lanes = 1;                    // at most so many leases
+  std::uint32_t messages = 1000;              // at most so many messages, over all leases
   std::size_t bytes = std::size_t{4} << 20U;  // of bodies and headers; the first always fits
   std::optional<Duration> lease = {};         // none: the queue's setting
   // Bring the instance's open execution with its events from this one (0 = first) on.

@@ -14,7 +14,8 @@ struct Limits {
   // One message.
   std::size_t body_bytes_max = std::size_t{1} << 20U;
   std::size_t key_bytes_max = 512;
-  std::size_t name_bytes_max = 512;  // of queues, topics, labels, owners, messages, dedup ids, spaces
+  std::size_t name_bytes_max =
+      512;  // of queues, topics, labels, owners, messages, dedup ids, spaces
   std::size_t headers_bytes_max = std::size_t{64} << 10U;
   std::size_t reason_bytes_max = std::size_t{4} << 10U;
   std::size_t failures_kept_max = 100;  // the latest; attempts are counted without end

@@ -113,7 +113,7 @@ struct DeadLetter : Message {
   std::optional<std::string> key;
   std::string label;
   Time dead_at{};
-  std::string reason;              // why it ended
+  std::string reason;             // why it ended
   std::vector<Failure> failures;  // every attempt that failed, oldest first
 
   friend bool operator==(const DeadLetter&, const DeadLetter&) = default;

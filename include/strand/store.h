@@ -218,9 +218,9 @@ class Store {
   virtual Result<Page<PeekedMessage>> peek(const PeekQuery& query) = 0;
   virtual Result<Page<DeadLetter>> dead_letters(const DeadLettersQuery& query) = 0;
   virtual Result<QueueStats> stats(std::string_view queue) = 0;
-  virtual Result<std::vector<QueueInfo>> queues() = 0;                // by name
-  virtual Result<std::vector<Subscription>> subscriptions() = 0;      // by queue
-  virtual Result<std::vector<Topic>> topics() = 0;  // those with settings, by name
+  virtual Result<std::vector<QueueInfo>> queues() = 0;            // by name
+  virtual Result<std::vector<Subscription>> subscriptions() = 0;  // by queue
+  virtual Result<std::vector<Topic>> topics() = 0;                // those with settings, by name
 };
 
 struct OpenOptions {

@@ -30,7 +30,8 @@ std::string format_time(Time time);
 // Where a store takes its time from.
 //
 // A store reads wall() once, when it opens (store time is the later of what is stored and the
-// wall), and from then on follows monotonic(), so that a wall clock set back or forth harms nothing.
+// wall), and from then on follows monotonic(), so that a wall clock set back or forth harms
+// nothing.
 //
 // Threads: every method may be called concurrently.
 class Clock {

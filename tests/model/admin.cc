@@ -25,9 +25,11 @@ std::uint64_t State::administer(const PauseQueue& x) {
 }
 
 std::uint64_t State::administer(const ResumeQueue& x) {
-  existing(x.queue).paused = false;
+  QueueState& queue = existing(x.queue);
+  if (!queue.paused) return 0;
+  queue.paused = false;
   stirred.queues.insert(x.queue);
-  for (auto& [key, lane] : queue_at(x.queue).lanes) lane.offered.clear();
+  for (auto& [key, lane] : queue.lanes) lane.offered.clear();
   return 0;
 }
 

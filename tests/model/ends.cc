@@ -12,6 +12,10 @@ void State::charge(Item& item, const std::string& reason) {
   item.failures.push_back(Failure{now_, reason});
 }
 
+bool State::is_over(const Item& item) const {
+  return item.message.expires_at && *item.message.expires_at <= now_;
+}
+
 bool State::exhausted(const QueueState& queue, const Item& item) {
   const std::uint32_t most = item.max_attempts.value_or(queue.settings.max_attempts);
   return most != 0 && item.message.attempts >= most;
@@ -63,7 +67,7 @@ void State::send_notice(const std::string& queue, const Item& item, const std::s
 void State::give_back(const std::string& queue, const LaneKey& key, Uid uid) {
   Item& item = item_at(queue_at(queue).lanes.at(key), uid);
   item.holder = Epoch{};
-  if (item.message.expires_at && *item.message.expires_at <= now_) expire(queue, key, uid);
+  if (is_over(item)) expire(queue, key, uid);
 }
 
 std::vector<Uid> State::carried(const Hold& hold) {

@@ -93,7 +93,7 @@ bool State::fail(const Hold& hold, Uid uid, const Outcome& outcome) {
   LaneState& lane = queue.lanes.at(hold.lane);
   Item& item = item_at(lane, uid);
   charge(item, outcome.reason);
-  if (exhausted(queue, item)) {
+  if (!is_over(item) && exhausted(queue, item)) {
     if (queue.settings.on_exhausted == OnExhausted::dead) {
       bury(hold.queue, hold.lane, uid, outcome.reason, "dead");
       return true;

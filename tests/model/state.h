@@ -260,6 +260,8 @@ class State {
   // --- Ends (ends.cc) ---
 
   void charge(Item& item, const std::string& reason);
+  // Whether its TTL has ended.
+  [[nodiscard]] bool is_over(const Item& item) const;
   // Whether the last failure was one too many.
   [[nodiscard]] static bool exhausted(const QueueState& queue, const Item& item);
   void bury(const std::string& queue, const LaneKey& key, Uid uid, const std::string& reason,
@@ -282,6 +284,16 @@ class State {
   // --- Transactions (apply.cc, settle.cc, send.cc, history.cc, admin.cc) ---
 
   void perform(const Transaction& transaction, const Receipt* seen);
+  // Does one part. While reasons to fail are looked for, a refusal is noted and the next part tried.
+  template <class Part>
+  void attempt(Part&& part) {
+    if (refusals_ == nullptr) return part();
+    try {
+      part();
+    } catch (const Refused& refused) {
+      refusals_->push_back(refused);
+    }
+  }
   bool perform_known(const Transaction& transaction, const Receipt* seen);
   void remember(const Transaction& transaction, const Receipt& receipt);
   Hold& current(const Token& token);
@@ -357,6 +369,7 @@ class State {
   std::vector<Publication> retained_;
   std::map<std::pair<std::string, std::string>, Dedup> topic_dedup_;
   std::map<std::uint64_t, ClientState> clients_;
+  std::vector<Refused>* refusals_ = nullptr;
   std::optional<std::string> removing_;  // notices into this queue are not sent
   Uid next_uid_ = 1;
   std::uint64_t next_order_ = 1;

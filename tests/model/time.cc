@@ -62,9 +62,10 @@ void State::happen() {
   for (auto& [name, queue] : queues_) {
     std::vector<LaneKey> unhinted;
     for (auto& [key, lane] : queue.lanes) {
-      if (lane.hint && (lane.hint->until <= now_ ||
-                        (lane.turn && lane.turn->since + lane.hint->grace == now_))) {
-        if (lane.turn) stirred.lanes.emplace(name, key);
+      if (lane.hint && lane.turn) {
+        // Others find the lane when its grace or the hint is over, whichever comes first.
+        const Time open_to_all = std::min(lane.hint->until, lane.turn->since + lane.hint->grace);
+        if (open_to_all == now_) stirred.lanes.emplace(name, key);
       }
       if (lane.hint && lane.hint->until <= now_) {
         lane.hint.reset();
@@ -95,7 +96,7 @@ void State::expire_lease(Epoch epoch) {
     Item& oldest = item_at(lane, uids.front());
     charge(oldest, "lease expired");
     if (hold.lane.key) lane.isolate = true;
-    if (exhausted(queue, oldest)) {
+    if (!is_over(oldest) && exhausted(queue, oldest)) {
       if (queue.settings.on_exhausted == OnExhausted::park) {
         lane.parked = "lease expired";
       } else {
@@ -107,11 +108,10 @@ void State::expire_lease(Epoch epoch) {
 }
 
 void State::reload(Time at, bool opened) {
-  now_ = at;
   for (auto& [epoch, hold] : holds_) {
     // The process that has only failed to write has not been away.
     if (hold.graced || !opened) continue;
-    hold.expires_at = std::max(hold.expires_at, now_ + open_grace);
+    hold.expires_at = std::max(hold.expires_at, at + open_grace);
     hold.graced = true;
   }
   struct Ready {
@@ -123,7 +123,10 @@ void State::reload(Time at, bool opened) {
     queue.granted = 0;
     for (auto& [key, lane] : queue.lanes) lane.turn.reset();
   }
-  happen();
+  // What became due meanwhile has happened at its own time.
+  now_ = std::min(now_, at);
+  refresh();
+  advance(at);
   for (auto& [name, queue] : queues_) {
     for (auto& [key, lane] : queue.lanes) {
       if (lane.turn) ready.push_back({visible(lane).front()->place(), &lane});

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "store/engine/state.h"
@@ -65,9 +65,9 @@ Result<std::uint64_t> Engine::State::run(const ResumeLane& op) {
   if (op.id) {
     const auto message = queue.messages.find(*op.id);
     if (message == queue.messages.end() || !message->parked_alone()) {
-      return failure(Errc::not_found, fmt::format("queue '{}' has no parked unkeyed message {}",
-                                                  base::printable(op.queue),
-                                                  static_cast<std::uint64_t>(*op.id)));
+      return failure(Errc::not_found,
+                     fmt::format("queue '{}' has no parked unkeyed message {}",
+                                 base::printable(op.queue), static_cast<std::uint64_t>(*op.id)));
     }
     tally_unkeyed(*message, ~std::uint64_t{0});
     message->extras->park_reason.reset();
@@ -77,14 +77,16 @@ Result<std::uint64_t> Engine::State::run(const ResumeLane& op) {
   }
   Lane* lane = find_lane(queue, *op.key);
   if (lane == nullptr || !lane->parked()) {
-    return failure(Errc::not_found, fmt::format("queue '{}' has no parked lane '{}'",
-                                                base::printable(op.queue), base::printable(*op.key)));
+    return failure(Errc::not_found,
+                   fmt::format("queue '{}' has no parked lane '{}'", base::printable(op.queue),
+                               base::printable(*op.key)));
   }
   LaneEdit edit(*this, *lane);
   lane->park_reason.reset();
   lane->changed = true;
   const std::vector<MessageNode*> messages = lane->free_messages();
-  for (MessageNode* message : messages) start_again(*message);
+  for (MessageNode* message : messages)
+    start_again(*message);
   return messages.size();
 }
 
@@ -101,7 +103,8 @@ Result<std::uint64_t> Engine::State::run(const PurgeQueue& op) {
       if (message.where != Where::leased) messages.push_back(&message);
     }
   }
-  for (MessageNode* message : messages) end(*message, End::purged);
+  for (MessageNode* message : messages)
+    end(*message, End::purged);
   return messages.size();
 }
 
@@ -116,9 +119,9 @@ Result<std::uint64_t> Engine::State::run(const Subscribe& op) {
   const auto subscribed = std::ranges::count_if(
       queues_, [](const auto& entry) { return entry.second->pattern.has_value(); });
   if (static_cast<std::size_t>(subscribed) >= limits_.subscriptions_max) {
-    return failure(Errc::limit_exceeded,
-                   fmt::format("the store has {} subscriptions, its limit (subscriptions_max)",
-                               subscribed));
+    return failure(
+        Errc::limit_exceeded,
+        fmt::format("the store has {} subscriptions, its limit (subscriptions_max)", subscribed));
   }
   const auto backlog = find_backlog(op);
   if (!backlog) return std::unexpected(backlog.error());
@@ -177,8 +180,8 @@ Result<std::uint64_t> Engine::State::run(const Unsubscribe& op) {
   if (!found) return std::unexpected(found.error());
   Queue& queue = **found;
   if (!queue.pattern) {
-    return failure(Errc::not_found,
-                   fmt::format("queue '{}' is not subscribed to anything", base::printable(op.queue)));
+    return failure(Errc::not_found, fmt::format("queue '{}' is not subscribed to anything",
+                                                base::printable(op.queue)));
   }
   subscriptions_.remove(*queue.pattern, queue);
   queue.pattern.reset();

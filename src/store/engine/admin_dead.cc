@@ -57,7 +57,8 @@ Result<std::uint64_t> Engine::State::run(const Redrive& op) {
   auto entries = find_dead(queue, op.ids);
   if (!entries) return std::unexpected(entries.error());
   if (!op.to || *op.to == op.queue) {
-    for (std::size_t i = 0; i < op.ids.size(); ++i) redrive_here(queue, op.ids[i], (*entries)[i]);
+    for (std::size_t i = 0; i < op.ids.size(); ++i)
+      redrive_here(queue, op.ids[i], (*entries)[i]);
     return op.ids.size();
   }
   if (auto checked = check_new_queue(*op.to); !checked) return std::unexpected(checked.error());
@@ -85,7 +86,8 @@ void Engine::State::redrive_here(Queue& queue, MessageId id, DeadEntry& entry) {
   std::optional<LaneEdit> edit;
   if (message.lane != nullptr) {
     edit.emplace(*this, *message.lane);
-    if (message.lane->label.empty() && !record.label.empty()) set_label(*message.lane, record.label);
+    if (message.lane->label.empty() && !record.label.empty())
+      set_label(*message.lane, record.label);
   }
   link(message);
 }
@@ -129,7 +131,8 @@ Result<std::uint64_t> Engine::State::run(const DropDead& op) {
   Queue& queue = **found;
   const auto entries = find_dead(queue, op.ids);
   if (!entries) return std::unexpected(entries.error());
-  for (std::size_t i = 0; i < op.ids.size(); ++i) erase_dead(queue, op.ids[i], (*entries)[i]);
+  for (std::size_t i = 0; i < op.ids.size(); ++i)
+    erase_dead(queue, op.ids[i], (*entries)[i]);
   count(queue).dropped += op.ids.size();
   return op.ids.size();
 }

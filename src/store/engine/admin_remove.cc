@@ -12,10 +12,11 @@ Result<std::uint64_t> Engine::State::run(const RemoveQueue& op) {
   if (!found) return std::unexpected(found.error());
   Queue& queue = **found;
   if (!op.force && (queue.leases > 0 || queue.open_executions > 0)) {
-    return failure(Errc::in_use,
-                   fmt::format("queue '{}' has {} leases and {} open executions: end them first, or "
-                               "remove it by force",
-                               base::printable(op.queue), queue.leases, queue.open_executions));
+    return failure(
+        Errc::in_use,
+        fmt::format("queue '{}' has {} leases and {} open executions: end them first, or "
+                    "remove it by force",
+                    base::printable(op.queue), queue.leases, queue.open_executions));
   }
   const auto on_disk = find_on_disk(queue);
   if (!on_disk) return std::unexpected(on_disk.error());
@@ -84,12 +85,16 @@ std::uint64_t Engine::State::empty_queue(Queue& queue) {
       message.extras->dead_notice_to.reset();
     }
   }
-  for (LeaseNode* lease : leases) revoke(*lease);
+  for (LeaseNode* lease : leases)
+    revoke(*lease);
   std::vector<MessageNode*> messages;
-  for (MessageNode& message : queue.messages) messages.push_back(&message);
-  for (MessageNode* message : messages) end(*message, End::purged);
+  for (MessageNode& message : queue.messages)
+    messages.push_back(&message);
+  for (MessageNode* message : messages)
+    end(*message, End::purged);
   std::vector<Lane*> lanes;
-  for (const auto& [key, lane] : queue.lanes) lanes.push_back(lane.get());
+  for (const auto& [key, lane] : queue.lanes)
+    lanes.push_back(lane.get());
   for (Lane* lane : lanes) {
     LaneEdit edit(*this, *lane);
     lane->park_reason.reset();
@@ -101,7 +106,8 @@ std::uint64_t Engine::State::empty_queue(Queue& queue) {
 }
 
 void Engine::State::erase_on_disk(Queue& queue, const OnDisk& found) {
-  for (const auto& [id, entry] : found.dead) erase_dead(queue, id, entry);
+  for (const auto& [id, entry] : found.dead)
+    erase_dead(queue, id, entry);
   for (const std::uint64_t instance : found.instances) {
     decisions_.mutations.erase_prefix(Family::event, number_key(instance));
     decisions_.mutations.erase_prefix(Family::execution, number_key(instance));

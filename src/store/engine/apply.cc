@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "store/check.h"
@@ -53,8 +53,10 @@ Result<Receipt> Engine::State::apply(const Transaction& transaction, Time now) {
     Plan plan;
     auto checked = check(transaction, plan);
     if (!checked) {
-      for (MessageNode* message : plan.outcomes) message->settling = false;
-      for (const Plan::Settling& settling : plan.settles) settling.lease->settling = false;
+      for (MessageNode* message : plan.outcomes)
+        message->settling = false;
+      for (const Plan::Settling& settling : plan.settles)
+        settling.lease->settling = false;
       return std::unexpected(checked.error());
     }
     receipt = perform(transaction, plan);
@@ -176,8 +178,8 @@ Duplicates Engine::State::find_duplicates(const Transaction& transaction) const 
         queue != nullptr && find_dedup(queue_dedup_key(queue->id, *send.dedup_id)) != nullptr;
     const Duration window =
         queue != nullptr ? queue->settings.dedup_window : QueueSettings{}.dedup_window;
-    const bool repeated = window > Duration::zero() &&
-                          !seen.insert(in_queue(send.queue, *send.dedup_id)).second;
+    const bool repeated =
+        window > Duration::zero() && !seen.insert(in_queue(send.queue, *send.dedup_id)).second;
     if (known || repeated) duplicates.sends.insert(i);
   }
   seen.clear();
@@ -217,7 +219,8 @@ Result<void> Engine::State::check_names(const Transaction& transaction, const Pl
     }
     std::string name = in_queue(send.queue, *send.name);
     const Queue* queue = find_queue(send.queue);
-    const bool held = queue != nullptr && queue->names.contains(*send.name) && !freed.contains(name);
+    const bool held =
+        queue != nullptr && queue->names.contains(*send.name) && !freed.contains(name);
     if (held || !taken.insert(std::move(name)).second) {
       return failure(Errc::name_taken,
                      fmt::format("queue '{}' has a live message named '{}': cancel it, or choose "
@@ -267,13 +270,17 @@ Receipt Engine::State::perform(const Transaction& transaction, Plan& plan) {
     outcomes += settling.settle->outcomes.size();
   }
   receipt.cancelled.reserve(transaction.cancels.size());
-  for (const Cancel& op : transaction.cancels) receipt.cancelled.push_back(cancel(op));
+  for (const Cancel& op : transaction.cancels)
+    receipt.cancelled.push_back(cancel(op));
   receipt.sent.reserve(transaction.sends.size());
-  for (const Send& op : transaction.sends) receipt.sent.push_back(send(op));
+  for (const Send& op : transaction.sends)
+    receipt.sent.push_back(send(op));
   receipt.published.reserve(transaction.publishes.size());
-  for (const Publish& op : transaction.publishes) receipt.published.push_back(publish(op));
+  for (const Publish& op : transaction.publishes)
+    receipt.published.push_back(publish(op));
   receipt.versions.reserve(transaction.records.size());
-  for (const WriteRecord& op : transaction.records) receipt.versions.push_back(write_record(op));
+  for (const WriteRecord& op : transaction.records)
+    receipt.versions.push_back(write_record(op));
   return receipt;
 }
 

@@ -35,7 +35,8 @@ class Archive {
 
 // Persists what the engine decides. One backend belongs to one engine.
 //
-// Threads:    write() and reopen() are called by one thread at a time; reads may run beside write(),
+// Threads:    write() and reopen() are called by one thread at a time; reads may run beside
+// write(),
 //             never beside reopen().
 // Durability: write(sync) returns after the data would survive power loss, and so does everything
 //             written before it. write(async) returns after the data would survive the process.

@@ -17,10 +17,12 @@ class ByteWriter {
 
   void u8(std::uint8_t value) { out_.push_back(static_cast<char>(value)); }
   void fixed32(std::uint32_t value) {
-    for (int shift = 24; shift >= 0; shift -= 8) u8(static_cast<std::uint8_t>(value >> shift));
+    for (int shift = 24; shift >= 0; shift -= 8)
+      u8(static_cast<std::uint8_t>(value >> shift));
   }
   void fixed64(std::uint64_t value) {
-    for (int shift = 56; shift >= 0; shift -= 8) u8(static_cast<std::uint8_t>(value >> shift));
+    for (int shift = 56; shift >= 0; shift -= 8)
+      u8(static_cast<std::uint8_t>(value >> shift));
   }
   void varint(std::uint64_t value) {
     while (value >= 0x80U) {
@@ -35,9 +37,7 @@ class ByteWriter {
   }
   void raw(std::string_view value) { out_.append(value); }
   // Times are not before 1970 in any store.
-  void time(Time value) {
-    varint(static_cast<std::uint64_t>(value.time_since_epoch().count()));
-  }
+  void time(Time value) { varint(static_cast<std::uint64_t>(value.time_since_epoch().count())); }
   void duration(Duration value) { varint(static_cast<std::uint64_t>(value.count())); }
   void flag(bool value) { u8(value ? 1 : 0); }
   void optional_text(const std::optional<std::string>& value) {
@@ -73,12 +73,14 @@ class ByteReader {
   }
   std::uint32_t fixed32() {
     std::uint32_t value = 0;
-    for (int i = 0; i < 4; ++i) value = (value << 8U) | u8();
+    for (int i = 0; i < 4; ++i)
+      value = (value << 8U) | u8();
     return value;
   }
   std::uint64_t fixed64() {
     std::uint64_t value = 0;
-    for (int i = 0; i < 8; ++i) value = (value << 8U) | u8();
+    for (int i = 0; i < 8; ++i)
+      value = (value << 8U) | u8();
     return value;
   }
   std::uint64_t varint() {

@@ -34,7 +34,8 @@ struct GrantedMessage {
   std::uint32_t attempts = 0;
 };
 
-// A lease that the engine has decided on. Shown only after its batch was written; see materialize().
+// A lease that the engine has decided on. Shown only after its batch was written; see
+// materialize().
 struct Grant {
   Token token;
   std::string queue;
@@ -65,8 +66,8 @@ struct PeekedEntry {
 
 // Who is to be told, once the batch is written, that something may have changed.
 struct Wakes {
-  std::vector<std::string> queues;       // may have a ready lane
-  std::vector<Epoch> lanes;              // leased lanes with new messages, or leases that ended
+  std::vector<std::string> queues;  // may have a ready lane
+  std::vector<Epoch> lanes;         // leased lanes with new messages, or leases that ended
   std::vector<std::pair<std::string, std::string>> records;  // (space, key)
 
   [[nodiscard]] bool empty() const { return queues.empty() && lanes.empty() && records.empty(); }

@@ -86,7 +86,8 @@ class ContentWriter {
   template <class Items, class Write>
   void each(const Items& items, const Write& write_item) {
     out_.varint(items.size());
-    for (const auto& item : items) write_item(item);
+    for (const auto& item : items)
+      write_item(item);
   }
   template <class Number>
   void number(const std::optional<Number>& value) {

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "store/engine/state.h"
@@ -85,7 +85,10 @@ Result<void> Engine::State::check_append(const Append& append, Plan::Instance& i
                     "is {} ({}) at length {}; lease it again and replay",
                     base::printable(instance.lease->lane->key), append.execution,
                     append.expected_length, last.number,
-                    !after.exists ? "there is none" : open ? "open" : "closed", last.length));
+                    !after.exists ? "there is none"
+                    : open        ? "open"
+                                  : "closed",
+                    last.length));
   }
   if (opens) {
     after.exists = true;
@@ -103,8 +106,10 @@ void Engine::State::perform_histories(const Transaction& transaction, Plan& plan
       return instance.lease->epoch == token.epoch();
     });
   };
-  for (const RemoveHistory& op : transaction.remove_histories) remove_history(op, planned(op.token));
-  for (const Append& op : transaction.appends) append(op, planned(op.token));
+  for (const RemoveHistory& op : transaction.remove_histories)
+    remove_history(op, planned(op.token));
+  for (const Append& op : transaction.appends)
+    append(op, planned(op.token));
   for (Plan::Instance& instance : plan.instances) {
     keep_instance(instance.key, std::move(instance.before));
   }

@@ -17,9 +17,9 @@ std::string two_numbers(std::uint64_t first, std::uint64_t second) {
 
 std::string_view name_of(Family family) {
   static constexpr std::string_view names[family_count] = {
-      "meta",      "queue",  "counters", "message", "body",  "state",        "lane",     "lease",
-      "request",   "dedup",  "client",   "receipt", "dead",  "topic",        "subscription",
-      "retained",  "instance", "open",   "execution", "event", "record",     "pin", "queue_name"};
+      "meta",     "queue", "counters",  "message", "body",   "state", "lane",         "lease",
+      "request",  "dedup", "client",    "receipt", "dead",   "topic", "subscription", "retained",
+      "instance", "open",  "execution", "event",   "record", "pin",   "queue_name"};
   return names[static_cast<std::size_t>(family)];
 }
 
@@ -113,7 +113,8 @@ std::string pin_key(MessageId body, MessageId message) {
 
 std::string behind_prefix(std::string_view prefix) {
   std::string key(prefix);
-  while (!key.empty() && key.back() == '\xff') key.pop_back();
+  while (!key.empty() && key.back() == '\xff')
+    key.pop_back();
   if (!key.empty()) key.back() = static_cast<char>(static_cast<unsigned char>(key.back()) + 1U);
   return key;
 }

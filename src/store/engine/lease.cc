@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "store/check.h"
@@ -68,9 +68,9 @@ Result<std::vector<Grant>> Engine::State::lease_ready(Queue& queue, const LeaseR
     ReadyEntry* entry = pick(queue, request);
     if (entry == nullptr) break;
     const bool first = grants.empty();
-    LeaseNode* lease =
-        entry->is_lane ? grant_lane(static_cast<Lane&>(*entry), request, left, first)
-                       : grant_unkeyed(static_cast<MessageNode&>(*entry), request, left, first);
+    LeaseNode* lease = entry->is_lane
+                           ? grant_lane(static_cast<Lane&>(*entry), request, left, first)
+                           : grant_unkeyed(static_cast<MessageNode&>(*entry), request, left, first);
     if (lease == nullptr) break;  // the next one does not fit any more
     ++queue.grants;
     grants.push_back(grant(*lease));
@@ -80,7 +80,8 @@ Result<std::vector<Grant>> Engine::State::lease_ready(Queue& queue, const LeaseR
 
 bool Engine::State::visible_to(const Lane& lane, const LeaseRequest& request) const {
   if (!lane.listed()) return false;
-  if (!request.labels.empty() && std::ranges::find(request.labels, lane.label) == request.labels.end()) {
+  if (!request.labels.empty() &&
+      std::ranges::find(request.labels, lane.label) == request.labels.end()) {
     return false;
   }
   const bool hidden = &lane.group->index() != &lane.queue->ready;
@@ -209,7 +210,8 @@ Grant Engine::State::grant(LeaseNode& lease) {
   };
   if (!std::ranges::is_sorted(messages, by_place)) std::ranges::sort(messages, by_place);
   grant.messages.reserve(messages.size());
-  for (const MessageNode* message : messages) grant.messages.push_back(granted(*message));
+  for (const MessageNode* message : messages)
+    grant.messages.push_back(granted(*message));
   if (lease.lane != nullptr) {
     grant.key = lease.lane->key;
     grant.label = lease.lane->label;

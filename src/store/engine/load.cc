@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "store/engine/state.h"
 
@@ -20,12 +20,11 @@ constexpr Duration reopen_grace = std::chrono::seconds{10};
 template <class Read>
 Result<void> Engine::State::each(Family family, const Read& read) const {
   std::optional<Error> wrong;
-  auto scanned =
-      archive_.scan(family, {}, {}, [&](std::string_view key, std::string_view value) {
-        if (read(key, value)) return true;
-        wrong = damaged(family, key);
-        return false;
-      });
+  auto scanned = archive_.scan(family, {}, {}, [&](std::string_view key, std::string_view value) {
+    if (read(key, value)) return true;
+    wrong = damaged(family, key);
+    return false;
+  });
   if (!scanned) return scanned;
   if (wrong) return std::unexpected(*wrong);
   return {};
@@ -65,10 +64,11 @@ Result<void> Engine::State::load_meta(Time wall, const Identity& identity,
     const auto meta = decode<MetaRecord>(**entry);
     if (!meta) return std::unexpected(damaged(Family::meta, meta_key()));
     if (meta->format > format) {
-      return failure(Errc::unsupported,
-                     fmt::format("the store has format {}, and this version of Strand knows formats "
-                                 "up to {}: use a newer version",
-                                 meta->format, format));
+      return failure(
+          Errc::unsupported,
+          fmt::format("the store has format {}, and this version of Strand knows formats "
+                      "up to {}: use a newer version",
+                      meta->format, format));
     }
     meta_ = *meta;
     now_ = meta_.time;
@@ -137,7 +137,8 @@ Result<void> Engine::State::load_topics() {
     return true;
   });
   if (!done) return done;
-  for (auto& [name, topic] : topics_) set_retention_timer(name, topic);
+  for (auto& [name, topic] : topics_)
+    set_retention_timer(name, topic);
   return {};
 }
 
@@ -158,7 +159,8 @@ Result<void> Engine::State::load_instances() {
     const auto queue = queues_by_id_.find(static_cast<std::uint32_t>(place->queue));
     if (queue == queues_by_id_.end()) return std::unexpected(damaged(Family::instance, key));
     ++queue->second->open_executions;
-    instances_.emplace(key, InstanceState{.record = std::move(*record), .exists = true, .touched = 0});
+    instances_.emplace(key,
+                       InstanceState{.record = std::move(*record), .exists = true, .touched = 0});
   }
   return {};
 }
@@ -298,7 +300,8 @@ Result<void> Engine::State::load_ids() {
   if (!done) return done;
   // Sorted, because a repeat lists the leases as the request granted them.
   std::vector<const LeaseNode*> leases;
-  for (const auto& [epoch, lease] : leases_) leases.push_back(lease.get());
+  for (const auto& [epoch, lease] : leases_)
+    leases.push_back(lease.get());
   std::ranges::sort(leases, {}, &LeaseNode::epoch);
   for (const LeaseNode* lease : leases) {
     if (!lease->request) continue;
@@ -385,7 +388,8 @@ void Engine::State::list_loaded() {
   }
   loading_turn_.reset();
   // Whoever waits for a store that was read again looks for himself.
-  for (Queue* queue : woken_queues_) queue->woken = false;
+  for (Queue* queue : woken_queues_)
+    queue->woken = false;
   woken_queues_.clear();
   decisions_.wakes = {};
 }

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "store/check.h"
@@ -17,7 +17,8 @@ std::uint64_t Engine::State::behind_block(const Lane& lane) const {
   if (!barrier) return 0;
   std::uint64_t before = 0;
   for (const VisibleSet& set : lane.visible) {
-    for (auto it = set.begin(); it != set.end() && it->place() < *barrier; ++it) ++before;
+    for (auto it = set.begin(); it != set.end() && it->place() < *barrier; ++it)
+      ++before;
   }
   return lane.visible_count - before;
 }
@@ -152,10 +153,10 @@ Result<Page<PeekedEntry>> Engine::State::peek(const PeekQuery& query) const {
   if (query.after) {
     it = std::ranges::find(messages, *query.after, &MessageNode::id);
     if (it == messages.end()) {
-      return failure(Errc::not_found,
-                     fmt::format("message {} is not in the lane '{}' any more: start again",
-                                 static_cast<std::uint64_t>(*query.after),
-                                 base::printable(*query.key)));
+      return failure(
+          Errc::not_found,
+          fmt::format("message {} is not in the lane '{}' any more: start again",
+                      static_cast<std::uint64_t>(*query.after), base::printable(*query.key)));
     }
     ++it;
   }

@@ -189,7 +189,8 @@ void Engine::State::list_unkeyed(MessageNode& message) {
 
 // Gives a free lane with visible messages its turn in the ready order, or takes it away.
 void Engine::State::list(Lane& lane) {
-  const auto priority = lane.lease != nullptr || lane.parked() ? std::nullopt : lane.best_priority();
+  const auto priority =
+      lane.lease != nullptr || lane.parked() ? std::nullopt : lane.best_priority();
   if (!priority) {
     if (lane.listed()) unlist(lane, *lane.queue);
     return;
@@ -244,7 +245,8 @@ void Engine::State::set_timers(Lane& lane) {
   }
   if (wake_at != lane.wake_timer || wake_id != lane.wake_id) {
     if (lane.wake_timer) wakes_.erase({*lane.wake_timer, lane.wake_id});
-    if (wake_at) wakes_.emplace(std::pair{*wake_at, wake_id}, Waker{.lane = &lane, .queue = nullptr});
+    if (wake_at)
+      wakes_.emplace(std::pair{*wake_at, wake_id}, Waker{.lane = &lane, .queue = nullptr});
     lane.wake_timer = wake_at;
     lane.wake_id = wake_id;
   }
@@ -270,7 +272,8 @@ void Engine::State::set_wake_timer(Queue& queue) {
   }
   if (wake_at == queue.wake_timer && wake_id == queue.wake_id) return;
   if (queue.wake_timer) wakes_.erase({*queue.wake_timer, queue.wake_id});
-  if (wake_at) wakes_.emplace(std::pair{*wake_at, wake_id}, Waker{.lane = nullptr, .queue = &queue});
+  if (wake_at)
+    wakes_.emplace(std::pair{*wake_at, wake_id}, Waker{.lane = nullptr, .queue = &queue});
   queue.wake_timer = wake_at;
   queue.wake_id = wake_id;
 }

@@ -10,29 +10,29 @@ namespace strand::engine {
 // The kinds of entry that a store keeps. Numbers are part of the format: never change one.
 // Keys are binary and big-endian; codec.h has the layout of keys and values.
 enum class Family : std::uint8_t {
-  meta = 0,          // one entry: identity, commit number, time, reserved numbers
-  queue = 1,         // queue id -> name, settings, paused
-  counters = 2,      // queue id -> how many messages ended how
-  message = 3,       // message id -> all that never changes; written once
-  body = 4,          // body id -> bytes (larger bodies, and those of publications)
-  state = 5,         // message id -> attempts, deliveries, backoff (only if not fresh)
-  lane = 6,          // queue id, key -> label, park, hint, isolation (only if it has any)
-  lease = 7,         // epoch -> the lease
-  request = 8,       // request id -> until when it is remembered
-  dedup = 9,         // scope, dedup id -> first message, end of its window
-  client = 10,       // client -> lowest unanswered number
-  receipt = 11,      // client, number -> fingerprint and receipt
-  dead = 12,         // queue id, message id -> the dead letter
-  topic = 13,        // topic -> settings
-  subscription = 14, // queue id -> pattern
-  retained = 15,     // topic, publication id -> the publication
-  instance = 16,     // queue id, key -> number of the instance, last execution
-  open = 17,         // queue id, key -> nothing: the instance has an open execution
-  execution = 18,    // instance number, execution -> an earlier execution
-  event = 19,        // instance number, execution, index -> one event
-  record = 20,       // space, key -> version and value
-  pin = 21,          // body id, message id -> nothing: a dead letter shares that body
-  queue_name = 22,   // name -> queue id
+  meta = 0,           // one entry: identity, commit number, time, reserved numbers
+  queue = 1,          // queue id -> name, settings, paused
+  counters = 2,       // queue id -> how many messages ended how
+  message = 3,        // message id -> all that never changes; written once
+  body = 4,           // body id -> bytes (larger bodies, and those of publications)
+  state = 5,          // message id -> attempts, deliveries, backoff (only if not fresh)
+  lane = 6,           // queue id, key -> label, park, hint, isolation (only if it has any)
+  lease = 7,          // epoch -> the lease
+  request = 8,        // request id -> until when it is remembered
+  dedup = 9,          // scope, dedup id -> first message, end of its window
+  client = 10,        // client -> lowest unanswered number
+  receipt = 11,       // client, number -> fingerprint and receipt
+  dead = 12,          // queue id, message id -> the dead letter
+  topic = 13,         // topic -> settings
+  subscription = 14,  // queue id -> pattern
+  retained = 15,      // topic, publication id -> the publication
+  instance = 16,      // queue id, key -> number of the instance, last execution
+  open = 17,          // queue id, key -> nothing: the instance has an open execution
+  execution = 18,     // instance number, execution -> an earlier execution
+  event = 19,         // instance number, execution, index -> one event
+  record = 20,        // space, key -> version and value
+  pin = 21,           // body id, message id -> nothing: a dead letter shares that body
+  queue_name = 22,    // name -> queue id
 };
 inline constexpr std::size_t family_count = 23;
 

@@ -28,9 +28,11 @@ std::vector<MessageNode*> Lane::free_messages() {
   std::vector<MessageNode*> messages;
   messages.reserve(visible_count + waiting_count);
   for (VisibleSet& set : visible) {
-    for (MessageNode& message : set) messages.push_back(&message);
+    for (MessageNode& message : set)
+      messages.push_back(&message);
   }
-  for (MessageNode& message : waiting) messages.push_back(&message);
+  for (MessageNode& message : waiting)
+    messages.push_back(&message);
   return messages;
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <boost/intrusive/set.hpp>
-#include <boost/unordered/unordered_flat_map.hpp>
 #include <compare>
 #include <cstdint>
 #include <memory>
@@ -11,6 +9,9 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include <boost/intrusive/set.hpp>
+#include <boost/unordered/unordered_flat_map.hpp>
 
 #include <strand/store.h>
 
@@ -58,7 +59,8 @@ inline Time time_of(Turn turn) {
 
 struct OrderTag;
 struct ByIdTag;
-using OrderHook = intrusive::set_base_hook<intrusive::tag<OrderTag>, intrusive::optimize_size<true>>;
+using OrderHook =
+    intrusive::set_base_hook<intrusive::tag<OrderTag>, intrusive::optimize_size<true>>;
 using ByIdHook = intrusive::set_base_hook<intrusive::tag<ByIdTag>, intrusive::optimize_size<true>>;
 
 // What can be leased next: a lane, or an unkeyed message. The hook links it into the ready order;
@@ -75,16 +77,16 @@ struct ReadyEntry : OrderHook {
 // What few messages have.
 struct MessageExtras {
   std::optional<Time> expires_at;
-  std::optional<Time> not_before;  // in backoff until then
-  bool blocks = false;             // and holds its lane back
+  std::optional<Time> not_before;          // in backoff until then
+  bool blocks = false;                     // and holds its lane back
   std::optional<std::string> park_reason;  // unkeyed and parked
   std::vector<Failure> failures;
   std::optional<std::string> name;
   std::string label;  // of an unkeyed message
   std::optional<std::uint32_t> max_attempts;
   std::optional<Address> dead_notice_to;
-  Headers headers;                    // kept for the notice
-  std::optional<MessageId> body_at;   // shared with other messages of a publication
+  Headers headers;                   // kept for the notice
+  std::optional<MessageId> body_at;  // shared with other messages of a publication
 };
 
 // Where a message is linked.
@@ -107,9 +109,9 @@ struct MessageNode : ReadyEntry, ByIdHook {
   std::uint32_t deliveries = 0;
   std::uint32_t attempts = 0;
   Where where = Where::nowhere;
-  bool has_state = false;     // a state entry is persisted
-  bool own_body = false;      // a body entry of its own is persisted
-  bool settling = false;      // named by the transaction that is being checked
+  bool has_state = false;  // a state entry is persisted
+  bool own_body = false;   // a body entry of its own is persisted
+  bool settling = false;   // named by the transaction that is being checked
 
   [[nodiscard]] Place place() const { return {.due = due, .id = id}; }
   [[nodiscard]] std::optional<Time> expires_at() const {
@@ -132,7 +134,9 @@ struct MessageNode : ReadyEntry, ByIdHook {
 };
 
 struct ByPlace {
-  bool operator()(const MessageNode& a, const MessageNode& b) const { return a.place() < b.place(); }
+  bool operator()(const MessageNode& a, const MessageNode& b) const {
+    return a.place() < b.place();
+  }
 };
 struct ByWake {
   bool operator()(const MessageNode& a, const MessageNode& b) const {
@@ -149,12 +153,13 @@ struct ByTurn {
   bool operator()(const ReadyEntry& a, const ReadyEntry& b) const { return a.turn < b.turn; }
 };
 
-using VisibleSet = intrusive::set<MessageNode, intrusive::base_hook<OrderHook>,
-                                  intrusive::compare<ByPlace>, intrusive::constant_time_size<false>>;
+using VisibleSet =
+    intrusive::set<MessageNode, intrusive::base_hook<OrderHook>, intrusive::compare<ByPlace>,
+                   intrusive::constant_time_size<false>>;
 using WaitingSet = intrusive::set<MessageNode, intrusive::base_hook<OrderHook>,
                                   intrusive::compare<ByWake>, intrusive::constant_time_size<false>>;
-using MessagesById =
-    intrusive::set<MessageNode, intrusive::base_hook<ByIdHook>, intrusive::key_of_value<MessageIdOf>>;
+using MessagesById = intrusive::set<MessageNode, intrusive::base_hook<ByIdHook>,
+                                    intrusive::key_of_value<MessageIdOf>>;
 using ReadySet = intrusive::set<ReadyEntry, intrusive::base_hook<OrderHook>,
                                 intrusive::compare<ByTurn>, intrusive::constant_time_size<true>>;
 
@@ -167,7 +172,7 @@ struct Lane : ReadyEntry {
   WaitingSet waiting;
   std::uint64_t visible_count = 0;
   std::uint64_t waiting_count = 0;
-  std::uint64_t backoff_count = 0;  // of the waiting ones
+  std::uint64_t backoff_count = 0;          // of the waiting ones
   std::unique_ptr<std::set<Place>> blocks;  // of messages in backoff that hold back the rest
   LeaseNode* lease = nullptr;
   std::unique_ptr<HintRecord> hint;

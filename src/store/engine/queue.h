@@ -34,7 +34,7 @@ struct Queue {
   bool counters_changed = false;  // in the decisions gathered now
   bool woken = false;             // in the decisions gathered now
 
-  MessagesById messages;  // all live ones
+  MessagesById messages;                                                     // all live ones
   boost::unordered_flat_map<std::string_view, std::unique_ptr<Lane>> lanes;  // by Lane::key
   std::unordered_map<std::string, MessageNode*, TransparentHash, std::equal_to<>> names;
   std::optional<std::string> pattern;  // it is a subscription
@@ -43,8 +43,8 @@ struct Queue {
   // For one owner, until the grace of the lane's hint is over.
   std::unordered_map<std::string, std::unique_ptr<ReadyIndex>, TransparentHash, std::equal_to<>>
       hinted;
-  std::size_t listed = 0;         // entries in all of them
-  std::uint64_t grants = 0;       // leases given in the ready order, for S13
+  std::size_t listed = 0;             // entries in all of them
+  std::uint64_t grants = 0;           // leases given in the ready order, for S13
   std::unordered_set<Lane*> blocked;  // free lanes with a block
 
   WaitingSet unkeyed_waiting;

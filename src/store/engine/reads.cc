@@ -1,8 +1,8 @@
 #include "store/engine/reads.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "store/check.h"
@@ -82,7 +82,8 @@ Result<QueueId> find_queue(const Archive& archive, std::string_view name) {
   return id->queue;
 }
 
-Result<std::optional<InstanceRecord>> find_instance(const Archive& archive, const std::string& queue,
+Result<std::optional<InstanceRecord>> find_instance(const Archive& archive,
+                                                    const std::string& queue,
                                                     const std::string& key) {
   const auto id = find_queue(archive, queue);
   if (!id) return std::unexpected(id.error());
@@ -181,15 +182,15 @@ Result<Page<PeekedMessage>> materialize(const Archive& archive, const Page<Peeke
   Page<PeekedMessage> page;
   page.more = entries.more;
   for (const PeekedEntry& entry : entries.items) {
-    auto message = read_message<PeekedMessage>(
-        archive, entry.message, [&](PeekedMessage& peeked, MessageRecord& record) {
-          peeked.key = std::move(record.key);
-          peeked.label = entry.label;
-          peeked.state = entry.state;
-          peeked.retry_at = entry.retry_at;
-          peeked.last_reason = entry.last_reason;
-          peeked.park_reason = entry.park_reason;
-        });
+    auto message = read_message<PeekedMessage>(archive, entry.message,
+                                               [&](PeekedMessage& peeked, MessageRecord& record) {
+                                                 peeked.key = std::move(record.key);
+                                                 peeked.label = entry.label;
+                                                 peeked.state = entry.state;
+                                                 peeked.retry_at = entry.retry_at;
+                                                 peeked.last_reason = entry.last_reason;
+                                                 peeked.park_reason = entry.park_reason;
+                                               });
     if (!message) return std::unexpected(message.error());
     if (*message) page.items.push_back(std::move(**message));
   }
@@ -236,25 +237,25 @@ Result<Page<Execution>> read_instances(const Archive& archive, const Limits& lim
   if (!query.after.empty()) first.push_back('\0');
   Page<Execution> page;
   std::optional<Error> wrong;
-  auto scanned = archive.scan(
-      Family::instance, first, behind_prefix(prefix),
-      [&](std::string_view key, std::string_view value) {
-        auto record = decode<InstanceRecord>(value);
-        const auto place = decode_lane_key(key);
-        if (!record || !place) {
-          wrong = damaged(Family::instance, key);
-          return false;
-        }
-        if (query.open && *query.open == record->last.outcome.has_value()) return true;
-        if (page.items.size() == query.limit) {
-          page.more = true;
-          return false;
-        }
-        record->last.queue = query.queue;
-        record->last.key = std::string(place->key);
-        page.items.push_back(std::move(record->last));
-        return true;
-      });
+  auto scanned = archive.scan(Family::instance, first, behind_prefix(prefix),
+                              [&](std::string_view key, std::string_view value) {
+                                auto record = decode<InstanceRecord>(value);
+                                const auto place = decode_lane_key(key);
+                                if (!record || !place) {
+                                  wrong = damaged(Family::instance, key);
+                                  return false;
+                                }
+                                if (query.open && *query.open == record->last.outcome.has_value())
+                                  return true;
+                                if (page.items.size() == query.limit) {
+                                  page.more = true;
+                                  return false;
+                                }
+                                record->last.queue = query.queue;
+                                record->last.key = std::string(place->key);
+                                page.items.push_back(std::move(record->last));
+                                return true;
+                              });
   if (!scanned) return std::unexpected(scanned.error());
   if (wrong) return std::unexpected(*wrong);
   return page;
@@ -295,25 +296,24 @@ Result<Page<Record>> read_records(const Archive& archive, const Limits& limits,
   }
   Page<Record> page;
   std::optional<Error> wrong;
-  auto scanned = archive.scan(
-      Family::record, first, behind_prefix(prefix),
-      [&](std::string_view key, std::string_view value) {
-        const auto name = decode_record_key(key);
-        const auto record = decode<RecordRecord>(value);
-        if (!name || !record) {
-          wrong = damaged(Family::record, key);
-          return false;
-        }
-        if (page.items.size() == query.limit) {
-          page.more = true;
-          return false;
-        }
-        page.items.push_back({.space = name->first,
-                              .key = name->second,
-                              .version = record->version,
-                              .value = Bytes(record->value)});
-        return true;
-      });
+  auto scanned = archive.scan(Family::record, first, behind_prefix(prefix),
+                              [&](std::string_view key, std::string_view value) {
+                                const auto name = decode_record_key(key);
+                                const auto record = decode<RecordRecord>(value);
+                                if (!name || !record) {
+                                  wrong = damaged(Family::record, key);
+                                  return false;
+                                }
+                                if (page.items.size() == query.limit) {
+                                  page.more = true;
+                                  return false;
+                                }
+                                page.items.push_back({.space = name->first,
+                                                      .key = name->second,
+                                                      .version = record->version,
+                                                      .value = Bytes(record->value)});
+                                return true;
+                              });
   if (!scanned) return std::unexpected(scanned.error());
   if (wrong) return std::unexpected(*wrong);
   return page;

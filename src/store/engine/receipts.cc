@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "store/engine/state.h"
 
@@ -104,7 +104,8 @@ void Engine::State::forget_receipts_below(std::uint64_t client, ClientState& sta
 void Engine::State::remember_request(const RequestId& request, const std::vector<Grant>& grants) {
   RequestState state{
       .forget_at = now_ + limits_.request_window, .leases = {}, .live = grants.size()};
-  for (const Grant& grant : grants) state.leases.push_back(grant.token.epoch());
+  for (const Grant& grant : grants)
+    state.leases.push_back(grant.token.epoch());
   std::string value;
   encode(DedupRecord{.first = MessageId{0}, .ends_at = state.forget_at}, value);
   decisions_.mutations.put(Family::request, request_key(request), value);

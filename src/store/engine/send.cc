@@ -32,7 +32,8 @@ MessageNode& Engine::State::accept(Queue& queue, const Content& content, const A
                        .body = {},
                        .body_bytes = 0,
                        .body_at = std::nullopt};
-  if (const auto ttl = content.ttl ? content.ttl : queue.settings.ttl) record.expires_at = now_ + *ttl;
+  if (const auto ttl = content.ttl ? content.ttl : queue.settings.ttl)
+    record.expires_at = now_ + *ttl;
   if (arrival.name != nullptr) record.name = *arrival.name;
   if (arrival.dead_notice_to != nullptr) record.dead_notice_to = *arrival.dead_notice_to;
   if (arrival.topic != nullptr) record.topic = *arrival.topic;
@@ -70,7 +71,8 @@ MessageNode& Engine::State::accept_node(Queue& queue, MessageId id, const Messag
   message->queue = &queue;
   message->priority = static_cast<std::uint8_t>(record.priority);
   std::size_t bytes = record.body_bytes;
-  for (const Header& header : record.headers) bytes += header.name.size() + header.value.size();
+  for (const Header& header : record.headers)
+    bytes += header.name.size() + header.value.size();
   message->bytes = static_cast<std::uint32_t>(bytes);
   message->own_body = record.body_at == id;
   if (record.key) message->lane = &ensure_lane(queue, *record.key);
@@ -152,7 +154,8 @@ Published Engine::State::publish(const Publish& publish) {
     arrival.shared_body_bytes = static_cast<std::uint32_t>(publish.body.size());
   }
   if (retained) retain(publish, id);
-  for (Queue* queue : queues) deliver(*queue, publish, arrival);
+  for (Queue* queue : queues)
+    deliver(*queue, publish, arrival);
   if (publish.dedup_id) remember_dedup(std::move(dedup_key), id, topic_dedup_window);
   return {.id = id, .duplicate = false, .matched = static_cast<std::uint32_t>(queues.size())};
 }
@@ -189,8 +192,7 @@ void Engine::State::set_retention_timer(const std::string& topic, TopicState& st
 }
 
 void Engine::State::trim_retained(const std::string& topic, TopicState& state) {
-  while (!state.retained.empty() &&
-         state.retained.front().at + state.settings.retain <= now_) {
+  while (!state.retained.empty() && state.retained.front().at + state.settings.retain <= now_) {
     const MessageId id = state.retained.front().id;
     erase(Family::retained, retained_key(topic, id));
     release_shared(id);

@@ -27,8 +27,8 @@ void Engine::State::settle(LeaseNode& lease, const Settle& settle, MessageNode* 
   if (const auto& hint = settle.owner_hint) {
     lane->hint.reset();
     if (hint->valid_for > Duration::zero()) {
-      lane->hint = std::make_unique<HintRecord>(HintRecord{
-          .owner = hint->owner, .until = now_ + hint->valid_for, .grace = hint->grace});
+      lane->hint = std::make_unique<HintRecord>(
+          HintRecord{.owner = hint->owner, .until = now_ + hint->valid_for, .grace = hint->grace});
     }
     lane->changed = true;
   }
@@ -131,8 +131,8 @@ void Engine::State::fail(MessageNode& message, std::string_view reason,
     const Duration wait = delay ? *delay : backoff(message);
     if (wait > Duration::zero()) {
       message.more().not_before = now_ + wait;
-      message.extras->blocks = message.lane != nullptr &&
-                               message.queue->settings.retry_policy == RetryPolicy::block;
+      message.extras->blocks =
+          message.lane != nullptr && message.queue->settings.retry_policy == RetryPolicy::block;
     }
   }
   give_back(message);
@@ -164,7 +164,8 @@ void Engine::State::expire_lease(LeaseNode& lease) {
 }
 
 void Engine::State::park(Lane& lane, std::string_view reason) {
-  STRAND_ASSERT(lane.lease == nullptr && lane.edits > 0, "a lane is parked when its lease has ended");
+  STRAND_ASSERT(lane.lease == nullptr && lane.edits > 0,
+                "a lane is parked when its lease has ended");
   lane.park_reason = std::make_unique<std::string>(reason);
   lane.changed = true;
 }

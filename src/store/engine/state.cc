@@ -18,7 +18,8 @@ Engine::State::~State() {
   // Hooks must be free before what they link is destroyed.
   for (auto& [name, queue] : queues_) {
     for (auto& [key, lane] : queue->lanes) {
-      for (VisibleSet& set : lane->visible) set.clear();
+      for (VisibleSet& set : lane->visible)
+        set.clear();
       lane->waiting.clear();
       if (lane->listed()) ReadyIndex::remove(*lane);
     }
@@ -96,10 +97,8 @@ Queue& Engine::State::ensure_queue(std::string_view name) {
 
 void Engine::State::persist(const Queue& queue) {
   put(Family::queue, queue_key(queue.id),
-      QueueRecord{.id = queue.id,
-                  .name = queue.name,
-                  .settings = queue.settings,
-                  .paused = queue.paused});
+      QueueRecord{
+          .id = queue.id, .name = queue.name, .settings = queue.settings, .paused = queue.paused});
 }
 
 Token Engine::State::seal(const LeaseNode& lease) const {

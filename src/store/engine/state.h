@@ -196,7 +196,8 @@ class Engine::State {
   LeaseNode* grant_lane(Lane& lane, const LeaseRequest& request, PullLimits& left, bool first);
   LeaseNode* grant_unkeyed(MessageNode& message, const LeaseRequest& request, PullLimits& left,
                            bool first);
-  std::size_t carry_visible(LeaseNode& lease, std::uint64_t pull, PullLimits& left, bool first_fits);
+  std::size_t carry_visible(LeaseNode& lease, std::uint64_t pull, PullLimits& left,
+                            bool first_fits);
   void carry(LeaseNode& lease, MessageNode& message, std::uint64_t pull);
   Grant grant(LeaseNode& lease);
   void persist(const LeaseNode& lease);
@@ -301,7 +302,8 @@ class Engine::State {
   Result<std::vector<DeadEntry>> find_dead(Queue& queue, const std::vector<MessageId>& ids) const;
   void redrive_here(Queue& queue, MessageId id, DeadEntry& entry);
   void redrive_there(Queue& from, Queue& to, MessageId id, DeadEntry& entry);
-  Result<void> read_bodies(std::vector<DeadEntry>& entries, const std::vector<MessageId>& ids) const;
+  Result<void> read_bodies(std::vector<DeadEntry>& entries,
+                           const std::vector<MessageId>& ids) const;
   Result<void> check_new_queue(std::string_view name) const;
   void erase_dead(Queue& queue, MessageId id, const DeadEntry& entry);
   struct Backlog {

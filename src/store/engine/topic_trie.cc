@@ -77,7 +77,8 @@ void TopicTrie::collect(const Node& node, std::string_view topic, bool at_end,
 std::vector<Queue*> TopicTrie::match(std::string_view topic) const {
   std::vector<Queue*> found;
   collect(root_, topic, false, found);
-  std::ranges::sort(found, {}, [](const Queue* queue) -> const std::string& { return queue->name; });
+  std::ranges::sort(found, {},
+                    [](const Queue* queue) -> const std::string& { return queue->name; });
   const auto repeated = std::ranges::unique(found);
   found.erase(repeated.begin(), repeated.end());
   return found;

@@ -21,7 +21,8 @@ class TopicTrie {
 
  private:
   struct Node {
-    std::unordered_map<std::string, std::unique_ptr<Node>, TransparentHash, std::equal_to<>> children;
+    std::unordered_map<std::string, std::unique_ptr<Node>, TransparentHash, std::equal_to<>>
+        children;
     std::vector<Queue*> ends;  // patterns that end here
     std::vector<Queue*> rest;  // patterns that end in '#' here
 

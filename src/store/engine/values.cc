@@ -168,7 +168,8 @@ void encode(const QueueRecord& record, std::string& out) {
   const QueueSettings& settings = record.settings;
   w.varint(settings.max_attempts);
   w.varint(settings.backoff.size());
-  for (const Duration step : settings.backoff) w.duration(step);
+  for (const Duration step : settings.backoff)
+    w.duration(step);
   w.u8(static_cast<std::uint8_t>(settings.retry_policy));
   w.u8(static_cast<std::uint8_t>(settings.on_exhausted));
   w.flag(settings.ttl.has_value());
@@ -191,7 +192,8 @@ std::optional<QueueRecord> decode(std::string_view bytes) {
   settings.max_attempts = in.varint32();
   settings.backoff.clear();
   const std::uint64_t steps = in.count(1);
-  for (std::uint64_t i = 0; i < steps; ++i) settings.backoff.push_back(in.duration());
+  for (std::uint64_t i = 0; i < steps; ++i)
+    settings.backoff.push_back(in.duration());
   settings.retry_policy = read_enum(in, RetryPolicy::skip);
   settings.on_exhausted = read_enum(in, OnExhausted::park);
   if (in.flag()) settings.ttl = in.duration();
@@ -399,9 +401,11 @@ void encode(const ReceiptRecord& record, std::string& out) {
     w.varint(published.matched);
   }
   w.varint(receipt.cancelled.size());
-  for (const bool cancelled : receipt.cancelled) w.flag(cancelled);
+  for (const bool cancelled : receipt.cancelled)
+    w.flag(cancelled);
   w.varint(receipt.versions.size());
-  for (const Version version : receipt.versions) w.varint(static_cast<std::uint64_t>(version));
+  for (const Version version : receipt.versions)
+    w.varint(static_cast<std::uint64_t>(version));
   w.varint(receipt.affected);
 }
 
@@ -423,7 +427,8 @@ std::optional<ReceiptRecord> decode(std::string_view bytes) {
     published.matched = in.varint32();
     receipt.published.push_back(published);
   }
-  for (std::uint64_t left = in.count(1); left > 0; --left) receipt.cancelled.push_back(in.flag());
+  for (std::uint64_t left = in.count(1); left > 0; --left)
+    receipt.cancelled.push_back(in.flag());
   for (std::uint64_t left = in.count(1); left > 0; --left) {
     receipt.versions.push_back(Version{in.varint()});
   }
