@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -47,6 +48,14 @@ T value(std::string_view what, Result<T> result) {
 
 double seconds_since(Steady::time_point start) {
   return std::chrono::duration<double>(Steady::now() - start).count();
+}
+
+// Time that this thread had a core. The engine neither waits nor shares, so this is what it costs
+// whatever else the machine does.
+double core_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + (static_cast<double>(time.tv_nsec) * 1e-9);
 }
 
 double resident_mb() {
@@ -110,7 +119,7 @@ EngineFigures engine_alone(std::size_t keys) {
   const auto flush = [&] {
     if (++operations % 100 == 0) engine.written(engine.take().commit);
   };
-  const auto began = Steady::now();
+  const double began = core_seconds();
   for (int round = 0; round < 5; ++round) {
     for (const Transaction& send : sends) {
       value("send", engine.apply(send, start));
@@ -128,7 +137,7 @@ EngineFigures engine_alone(std::size_t keys) {
       flush();
     }
   }
-  return {.operations_per_s = static_cast<double>(operations) / seconds_since(began)};
+  return {.operations_per_s = static_cast<double>(operations) / (core_seconds() - began)};
 }
 
 // --- Through LocalStore ---
@@ -283,7 +292,7 @@ int main(int argc, char** argv) {
   }
   if (wanted("engine")) {
     report("engine_operations_per_s", engine_alone(100'000).operations_per_s,
-           "engine alone, 100,000 keys, operations/s (>= 500,000)");
+           "engine alone, 100,000 keys, operations/core s (>= 500,000)");
   }
   if (wanted("backlog")) {
     const Comparison result = backlog();

@@ -7,7 +7,6 @@
 namespace demo {
 
 using strand::Lease;
-using strand::LeaseRequest;
 using strand::Receipt;
 using strand::Result;
 using strand::Store;

@@ -86,19 +86,19 @@ std::uint64_t State::administer(const RemoveQueue& x) {
   if (in_use && !x.force) {
     throw Refused{Errc::in_use, quote(x.queue) + " has leases or open executions"};
   }
+  std::vector<Epoch> leases;
+  for (const auto& [epoch, hold] : holds_) {
+    if (hold.queue == x.queue) leases.push_back(epoch);
+  }
+  removing_ = x.queue;
+  for (const Epoch epoch : leases) end_hold(epoch);
   std::vector<Item> ended;
   for (auto& [key, lane] : queue.lanes) {
     for (Item& item : lane.items) ended.push_back(item);
   }
   std::ranges::sort(ended, {}, &Item::uid);
   const std::uint64_t affected = ended.size() + queue.dead.size();
-  std::erase_if(holds_, [&](const auto& entry) {
-    if (entry.second.queue != x.queue) return false;
-    stirred.holds.insert(entry.first);
-    return true;
-  });
   queues_.erase(x.queue);
-  removing_ = x.queue;
   for (const Item& item : ended) send_notice(x.queue, item, "purged", "");
   removing_.reset();
   return affected;
@@ -187,8 +187,9 @@ std::uint64_t State::administer(const Subscribe& x) {
   // A copy: delivering may not change the list, but it is a reference into this state.
   const std::vector<Publication> retained = retained_;
   for (const Publication& publication : retained) {
-    if (publication.published_at < *x.from || publication.keep_until <= now_) continue;
-    if (!matches(x.pattern, publication.topic)) continue;
+    if (publication.published_at < *x.from || !matches(x.pattern, publication.topic)) {
+      continue;
+    }
     deliver_copy(x.queue, publication.topic, publication.content, Duration{0});
     ++copies;
   }
@@ -205,6 +206,7 @@ std::uint64_t State::administer(const Unsubscribe& x) {
 std::uint64_t State::administer(const ConfigureTopic& x) {
   topics_[x.topic] = x.settings;
   if (x.settings == TopicSettings{}) topics_.erase(x.topic);
+  forget_publications();
   return 0;
 }
 

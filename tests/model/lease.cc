@@ -278,7 +278,7 @@ Lease State::grant(const LeaseRequest& request, const LaneKey& key, Budget& budg
   hold.cursor = seen.cursor;
   lane.holder = epoch;
   lane.turn.reset();
-  lane.isolate = false;
+  if (!request.seize) lane.isolate = false;
   lane.offered.clear();
   for (const Item* item : visible(lane)) lane.offered.insert(item->uid);
   holds_[epoch] = hold;

@@ -241,6 +241,32 @@ std::map<std::string, std::vector<std::uint64_t>> State::executions(
   return out;
 }
 
+std::string State::dump() const {
+  std::string out;
+  for (const auto& [name, queue] : queues_) {
+    out += "queue " + quote(name) + (queue.paused ? " paused" : "") + "\n";
+    for (const auto& [key, lane] : queue.lanes) {
+      out += "  lane " + (key.key ? quote(*key.key) : "uid " + std::to_string(key.uid)) + " label=" +
+             quote(lane.label) + " held by e" +
+             std::to_string(static_cast<std::uint64_t>(lane.holder)) +
+             (lane.parked ? " parked" : "") + (lane.isolate ? " isolate" : "") +
+             (lane.hint ? " hint " + lane.hint->owner + text(lane.hint->until) : "") +
+             (lane.turn ? " ready" + text(lane.turn->since) + " turn " +
+                              std::to_string(lane.turn->order)
+                        : "") +
+             "\n";
+      for (const Item& item : lane.items) {
+        out += "    uid " + std::to_string(item.uid) + " " + text(state_of(lane, item)) + " " +
+               text(item.message) + "\n";
+      }
+    }
+    for (const auto& [uid, dead] : queue.dead) {
+      out += "    uid " + std::to_string(uid) + " dead " + text(dead.item.message) + "\n";
+    }
+  }
+  return out;
+}
+
 std::set<std::string> State::spaces() const {
   std::set<std::string> out;
   for (const auto& entry : records_) out.insert(entry.first.first);

@@ -67,14 +67,12 @@ Sent State::send(const Send& send, const Sent* seen) {
   if (send.name) {
     for (const auto& [key, lane] : queue.lanes) {
       for (const Item& item : lane.items) {
-        if (item.message.name == send.name) {
-          throw Refused{Errc::name_taken, quote(*send.name) + " is taken", Errc::queue_full};
-        }
+        if (item.message.name == send.name) refuse({Errc::name_taken, quote(*send.name) + " is taken"});
       }
     }
   }
   if (is_full(queue.settings, live_in(queue))) {
-    throw Refused{Errc::queue_full, quote(send.queue) + " is full"};
+    refuse({Errc::queue_full, quote(send.queue) + " is full"});
   }
   Item item = new_item(send, queue.settings, send.delay);
   item.message.name = send.name;
@@ -107,7 +105,7 @@ Published State::publish(const Publish& publish, const Published* seen) {
   }
   const auto topic = topics_.find(publish.topic);
   if (topic != topics_.end() && topic->second.retain.count() > 0) {
-    retained_.push_back({publish.topic, publish, now_, now_ + topic->second.retain});
+    retained_.push_back({publish.topic, publish, now_});
   }
   std::vector<std::string> subscribers;
   for (const auto& [name, queue] : queues_) {

@@ -116,7 +116,6 @@ struct Publication {
   std::string topic;
   Content content;
   Time published_at;
-  Time keep_until;
 };
 
 struct ClientState {
@@ -210,6 +209,9 @@ class State {
       const std::string& queue) const;
   [[nodiscard]] std::set<std::string> spaces() const;
 
+  // All messages, for people.
+  [[nodiscard]] std::string dump() const;
+
   // The next instant at which anything changes by itself.
   [[nodiscard]] std::optional<Time> next_due() const;
   [[nodiscard]] Time now() const { return now_; }
@@ -280,6 +282,8 @@ class State {
   // What happens at now_.
   void happen();
   void expire_lease(Epoch epoch);
+  // Drops what topics have retained for long enough.
+  void forget_publications();
 
   // --- Transactions (apply.cc, settle.cc, send.cc, history.cc, admin.cc) ---
 
@@ -294,6 +298,8 @@ class State {
       refusals_->push_back(refused);
     }
   }
+  // A reason to fail that does not keep the part from being tried further.
+  void refuse(const Refused& reason) { attempt([&] { throw Refused(reason); }); }
   bool perform_known(const Transaction& transaction, const Receipt* seen);
   void remember(const Transaction& transaction, const Receipt& receipt);
   Hold& current(const Token& token);

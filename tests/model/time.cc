@@ -42,6 +42,14 @@ void State::advance(Time to) {
     happen();
   }
   now_ = to;
+  forget_publications();
+}
+
+void State::forget_publications() {
+  std::erase_if(retained_, [&](const Publication& publication) {
+    const auto topic = topics_.find(publication.topic);
+    return topic == topics_.end() || publication.published_at + topic->second.retain <= now_;
+  });
 }
 
 void State::happen() {

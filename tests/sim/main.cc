@@ -165,6 +165,7 @@ int run_one(const Options& options) {
   }
   const Run result = run(plan, options.trace);
   for (const std::string& line : result.trace) std::cout << line << "\n";
+  if (options.trace && result.failed) std::cout << "\nthe model has\n" << result.model << "\n";
   if (!result.failed) {
     std::cout << "seed " << plan.seed << " passes: " << result.calls << " calls, fingerprint "
               << result.fingerprint << "\n";

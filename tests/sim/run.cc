@@ -157,6 +157,7 @@ Run run(const Plan& plan, bool tracing) {
   result.calls = world.calls();
   result.fingerprint = world.fingerprint();
   result.trace = world.lines();
+  if (tracing) result.model = world.model().decided().dump();
   return result;
 }
 
