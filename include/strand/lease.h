@@ -13,7 +13,7 @@ namespace strand {
 
 // Asks for lanes to work on.
 struct LeaseRequest {
-  std::string queue;
+  std::string queue = {};
   // Only lanes with one of these labels; "" stands for unlabelled; empty: any lane.
   std::vector<std::string> labels = {};
   // Only this lane.
@@ -35,12 +35,12 @@ struct LeaseRequest {
 
 // The current execution of an instance.
 struct Execution {
-  std::string queue;
-  std::string key;
-  std::uint64_t number = 0;            // of the execution; 0: the instance does not exist
-  std::uint64_t length = 0;            // events in its history
-  std::string label;                   // pinned while open
-  std::optional<std::string> outcome;  // none while open
+  std::string queue = {};
+  std::string key = {};
+  std::uint64_t number = 0;                 // of the execution; 0: the instance does not exist
+  std::uint64_t length = 0;                 // events in its history
+  std::string label = {};                   // pinned while open
+  std::optional<std::string> outcome = {};  // none while open
   Time opened_at{};
   Time updated_at{};  // its last append
 
@@ -48,25 +48,25 @@ struct Execution {
 };
 
 struct History {
-  Execution execution;
+  Execution execution = {};
   std::uint64_t first = 0;  // index of events.front()
-  std::vector<Bytes> events;
+  std::vector<Bytes> events = {};
 
   friend bool operator==(const History&, const History&) = default;
 };
 
 // Exclusive, time-limited, fenced ownership of one lane, with a batch of its messages in order.
 struct Lease {
-  Token token;
-  std::string queue;
-  std::optional<std::string> key;  // none: one unkeyed message
-  std::string label;
-  std::vector<Message> messages;
+  Token token = {};
+  std::string queue = {};
+  std::optional<std::string> key = {};  // none: one unkeyed message
+  std::string label = {};
+  std::vector<Message> messages = {};
   Time expires_at{};
   Cursor cursor{};        // for the next pull
   bool isolated = false;  // one message only, because the lease before it ran out
   bool more = false;      // the lane has visible messages beyond the limits
-  std::optional<History> history;
+  std::optional<History> history = {};
 
   friend bool operator==(const Lease&, const Lease&) = default;
 };
@@ -77,7 +77,7 @@ struct PullLimits {
 };
 
 struct Pulled {
-  std::vector<Message> messages;
+  std::vector<Message> messages = {};
   Cursor cursor{};  // for the next pull
   bool more = false;
 

@@ -14,8 +14,8 @@ namespace strand {
 using Bytes = std::string;
 
 struct Header {
-  std::string name;
-  std::string value;
+  std::string name = {};
+  std::string value = {};
 
   friend bool operator==(const Header&, const Header&) = default;
 };
@@ -27,51 +27,51 @@ enum class Priority : std::uint8_t { urgent = 0, high = 1, normal = 2, low = 3 }
 
 // A place to which a message can be sent.
 struct Address {
-  std::string queue;
-  std::optional<std::string> key;
+  std::string queue = {};
+  std::optional<std::string> key = {};
 
   friend bool operator==(const Address&, const Address&) = default;
 };
 
 // What a message and a published message have in common.
 struct Content {
-  std::optional<std::string> key;  // none: the message stands alone; empty is refused
-  Bytes body;
-  Headers headers;
+  std::optional<std::string> key = {};  // none: the message stands alone; empty is refused
+  Bytes body = {};
+  Headers headers = {};
   Priority priority = Priority::normal;
-  Duration delay{0};            // due = acceptance time + delay
-  std::optional<Duration> ttl;  // from acceptance; none: the queue's default
+  Duration delay{0};                 // due = acceptance time + delay
+  std::optional<Duration> ttl = {};  // from acceptance; none: the queue's default
   // Seen before in the window of its scope (the queue; for publish, the topic): adds nothing.
-  std::optional<std::string> dedup_id;
+  std::optional<std::string> dedup_id = {};
 };
 
 // A message for one queue. The queue is created if it does not exist.
 struct Send : Content {
-  std::string queue;
-  std::string label;                           // "" brings none
-  std::optional<std::string> name;             // unique among the queue's live messages
-  std::optional<std::uint32_t> max_attempts;   // 0: unlimited; none: the queue's setting
-  std::optional<Address> dead_notice_to = {};  // told when this message ends without an ack
+  std::string queue = {};
+  std::string label = {};                          // "" brings none
+  std::optional<std::string> name = {};            // unique among the queue's live messages
+  std::optional<std::uint32_t> max_attempts = {};  // 0: unlimited; none: the queue's setting
+  std::optional<Address> dead_notice_to = {};      // told when this message ends without an ack
 };
 
 // A message for the queue of every subscription whose pattern matches the topic.
 struct Publish : Content {
-  std::string topic;  // segments separated by dots, none empty
+  std::string topic = {};  // segments separated by dots, none empty
 };
 
 // A message as its holder sees it.
 struct Message {
   MessageId id{};
-  Bytes body;
-  Headers headers;
+  Bytes body = {};
+  Headers headers = {};
   Priority priority = Priority::normal;
   std::uint32_t deliveries = 0;  // times leased, this time included
   std::uint32_t attempts = 0;    // failures so far
   Time enqueued_at{};
   Time due{};
-  std::optional<Time> expires_at;
-  std::optional<std::string> name;
-  std::optional<std::string> topic;  // if it was published
+  std::optional<Time> expires_at = {};
+  std::optional<std::string> name = {};
+  std::optional<std::string> topic = {};  // if it was published
 
   friend bool operator==(const Message&, const Message&) = default;
 };
@@ -90,31 +90,31 @@ std::string_view to_string(MessageState state);
 // One failure of a message.
 struct Failure {
   Time at{};
-  std::string reason;
+  std::string reason = {};
 
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
 // A live message as an onlooker sees it.
 struct PeekedMessage : Message {
-  std::optional<std::string> key;
-  std::string label;  // of its lane
+  std::optional<std::string> key = {};
+  std::string label = {};  // of its lane
   MessageState state = MessageState::ready;
-  std::optional<Time> retry_at;            // in backoff
-  std::optional<std::string> last_reason;  // of its last failure
-  std::optional<std::string> park_reason;  // parked
+  std::optional<Time> retry_at = {};            // in backoff
+  std::optional<std::string> last_reason = {};  // of its last failure
+  std::optional<std::string> park_reason = {};  // parked
 
   friend bool operator==(const PeekedMessage&, const PeekedMessage&) = default;
 };
 
 // A message that failed for good. `attempts` and `deliveries` are those of its life.
 struct DeadLetter : Message {
-  std::string queue;
-  std::optional<std::string> key;
-  std::string label;
+  std::string queue = {};
+  std::optional<std::string> key = {};
+  std::string label = {};
   Time dead_at{};
-  std::string reason;             // why it ended
-  std::vector<Failure> failures;  // every attempt that failed, oldest first
+  std::string reason = {};             // why it ended
+  std::vector<Failure> failures = {};  // every attempt that failed, oldest first
 
   friend bool operator==(const DeadLetter&, const DeadLetter&) = default;
 };

@@ -33,7 +33,7 @@ struct QueueSettings {
                                    std::chrono::minutes{30}};
   RetryPolicy retry_policy = RetryPolicy::block;
   OnExhausted on_exhausted = OnExhausted::dead;
-  std::optional<Duration> ttl;  // of messages that bring none
+  std::optional<Duration> ttl = {};  // of messages that bring none
   OnExpired on_expired = OnExpired::drop;
   Duration dedup_window = std::chrono::minutes{5};
   Duration lease = std::chrono::seconds{30};  // of requests that name none

@@ -25,16 +25,16 @@ namespace strand {
 
 // Called when the queue may have a ready lane. The queue need not exist yet.
 struct WatchQueue {
-  std::string queue;
+  std::string queue = {};
 };
 // Called when the leased lane may have messages that the lease does not carry, or the lease ended.
 struct WatchLane {
-  Token token;
+  Token token = {};
 };
 // Called when the record may have another version.
 struct WatchRecord {
-  std::string space;
-  std::string key;
+  std::string space = {};
+  std::string key = {};
 };
 using WatchTarget = std::variant<WatchQueue, WatchLane, WatchRecord>;
 
@@ -62,54 +62,54 @@ class Watch {
 // --- What can be read ---
 
 struct HistoryQuery {
-  std::string queue;
-  std::string key;
+  std::string queue = {};
+  std::string key = {};
   std::uint64_t execution = 0;  // 0: the last one
   std::uint64_t from = 0;       // first event
   std::size_t limit = 1000;
 };
 
 struct Record {
-  std::string space;
-  std::string key;
+  std::string space = {};
+  std::string key = {};
   Version version{};
-  Bytes value;
+  Bytes value = {};
 
   friend bool operator==(const Record&, const Record&) = default;
 };
 
 struct RecordsQuery {
-  std::string space;
-  std::string prefix;  // of keys
-  std::string after;   // keys greater than this; "" from the beginning
+  std::string space = {};
+  std::string prefix = {};  // of keys
+  std::string after = {};   // keys greater than this; "" from the beginning
   std::size_t limit = 100;
 };
 
 struct InstancesQuery {
-  std::string queue;
-  std::optional<bool> open;  // none: both
-  std::string after;         // keys greater than this; "" from the beginning
+  std::string queue = {};
+  std::optional<bool> open = {};  // none: both
+  std::string after = {};         // keys greater than this; "" from the beginning
   std::size_t limit = 100;
 };
 
 struct PeekQuery {
-  std::string queue;
-  std::optional<std::string> key;     // then in lane order, else in order of ids
-  std::optional<MessageState> state;  // none: all
-  std::optional<MessageId> after;     // continue behind this message
+  std::string queue = {};
+  std::optional<std::string> key = {};     // then in lane order, else in order of ids
+  std::optional<MessageState> state = {};  // none: all
+  std::optional<MessageId> after = {};     // continue behind this message
   std::size_t limit = 100;
 };
 
 struct DeadLettersQuery {
-  std::string queue;
-  std::optional<MessageId> after;  // in order of ids
+  std::string queue = {};
+  std::optional<MessageId> after = {};  // in order of ids
   std::size_t limit = 100;
 };
 
 // One page of an answer. `more`: there is at least one item behind the last one.
 template <class T>
 struct Page {
-  std::vector<T> items;
+  std::vector<T> items = {};
   bool more = false;
 
   friend bool operator==(const Page&, const Page&) = default;
@@ -136,30 +136,30 @@ struct QueueStats {
   std::uint64_t backoff = 0;      // of `delayed`
   std::uint64_t lanes_ready = 0;  // leases that could be had now, unkeyed messages included
   std::uint64_t leases = 0;       // live leases, empty ones included
-  std::optional<Time> oldest_ready;
+  std::optional<Time> oldest_ready = {};
 
   [[nodiscard]] std::uint64_t live() const { return ready + delayed + waiting + leased + parked; }
   friend bool operator==(const QueueStats&, const QueueStats&) = default;
 };
 
 struct QueueInfo {
-  std::string name;
-  QueueSettings settings;
+  std::string name = {};
+  QueueSettings settings = {};
   bool paused = false;
 
   friend bool operator==(const QueueInfo&, const QueueInfo&) = default;
 };
 
 struct Subscription {
-  std::string queue;
-  std::string pattern;
+  std::string queue = {};
+  std::string pattern = {};
 
   friend bool operator==(const Subscription&, const Subscription&) = default;
 };
 
 struct Topic {
-  std::string name;
-  TopicSettings settings;
+  std::string name = {};
+  TopicSettings settings = {};
 
   friend bool operator==(const Topic&, const Topic&) = default;
 };

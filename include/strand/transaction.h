@@ -28,14 +28,14 @@ struct Outcome {
   };
   MessageId id{};
   Kind kind = Kind::ack;
-  std::optional<Duration> delay;  // retry only: overrides the backoff
-  std::string reason;             // retry and dead
+  std::optional<Duration> delay = {};  // retry only: overrides the backoff
+  std::string reason = {};             // retry and dead
 };
 
 // Asks that a lane be served by one owner for a while: until `valid_until`, others may lease it
 // only after it has been ready for `grace`.
 struct OwnerHint {
-  std::string owner;
+  std::string owner = {};
   Duration valid_for{0};
   Duration grace{0};  // at most Limits::owner_grace_max
 };
@@ -48,19 +48,19 @@ struct Settle {
     keep,  // the lease goes on with what is unsettled
     park,  // what is unsettled is released, and the lane stops until it is resumed
   };
-  Token token;
-  std::vector<Outcome> outcomes;
+  Token token = {};
+  std::vector<Outcome> outcomes = {};
   Then then = Then::end;
-  std::string park_reason;
-  std::optional<std::string> label;  // the lane's label from now on ("" removes it)
-  std::optional<OwnerHint> owner_hint;
+  std::string park_reason = {};
+  std::optional<std::string> label = {};  // the lane's label from now on ("" removes it)
+  std::optional<OwnerHint> owner_hint = {};
 };
 
 // Drops the live message of that name, wherever it stands. If a lease carries it, the whole lease
 // is revoked and charges nothing. No such message: nothing happens.
 struct Cancel {
-  std::string queue;
-  std::string name;
+  std::string queue = {};
+  std::string name = {};
 };
 
 // Adds events to the history of the instance whose lane the token holds (so: keyed leases only).
@@ -70,84 +70,85 @@ struct Cancel {
 // appends in one transaction: one that closes execution n, one that opens n + 1.
 // An open execution pins the lane's label: whatever lane of that key appears has it.
 struct Append {
-  Token token;
+  Token token = {};
   std::uint64_t execution = 1;
   std::uint64_t expected_length = 0;
-  std::vector<Bytes> events;
-  std::optional<std::string> close;  // closes the execution with this outcome, such as "completed"
+  std::vector<Bytes> events = {};
+  std::optional<std::string> close =
+      {};  // closes the execution with this outcome, such as "completed"
 };
 
 // Removes the history of the instance whose lane the token holds, up to and including an execution
 // (0: all of it, after which the instance does not exist). Applied before the appends.
 struct RemoveHistory {
-  Token token;
+  Token token = {};
   std::uint64_t through_execution = 0;
 };
 
 // Writes or removes a record.
 struct WriteRecord {
-  std::string space;
-  std::string key;
-  std::optional<Bytes> value;       // none removes the record
-  std::optional<Version> expected;  // Version{0}: must be absent; none: whatever there is
+  std::string space = {};
+  std::string key = {};
+  std::optional<Bytes> value = {};       // none removes the record
+  std::optional<Version> expected = {};  // Version{0}: must be absent; none: whatever there is
 };
 
 // --- Administration: at most one operation a transaction, and nothing else in it. ---
 
 // Sets all settings of a queue, and creates it if it does not exist.
 struct ConfigureQueue {
-  std::string queue;
-  QueueSettings settings;
+  std::string queue = {};
+  QueueSettings settings = {};
 };
 // No lease and no pull until resumed; settle, renew and send go on.
 struct PauseQueue {
-  std::string queue;
+  std::string queue = {};
 };
 struct ResumeQueue {
-  std::string queue;
+  std::string queue = {};
 };
 // Lets a parked lane, or a parked unkeyed message, go on; its attempts start again.
 struct ResumeLane {
-  std::string queue;
-  std::optional<std::string> key;  // exactly one of the two
-  std::optional<MessageId> id;
+  std::string queue = {};
+  std::optional<std::string> key = {};  // exactly one of the two
+  std::optional<MessageId> id = {};
 };
 // Drops the live messages of a queue, or of one lane, except those that are leased.
 struct PurgeQueue {
-  std::string queue;
-  std::optional<std::string> key;
+  std::string queue = {};
+  std::optional<std::string> key = {};
 };
 // Removes a queue with all that is in it: messages, dead letters, histories, its subscription.
 // Leases or open executions are in the way unless `force`.
 struct RemoveQueue {
-  std::string queue;
+  std::string queue = {};
   bool force = false;
 };
 // Gives dead letters back to their lane, in their old place; attempts start again.
 // To another queue: they are new messages there, and count as `moved` here.
 struct Redrive {
-  std::string queue;
-  std::vector<MessageId> ids;
-  std::optional<std::string> to;
+  std::string queue = {};
+  std::vector<MessageId> ids = {};
+  std::optional<std::string> to = {};
 };
 struct DropDead {
-  std::string queue;
-  std::vector<MessageId> ids;
+  std::string queue = {};
+  std::vector<MessageId> ids = {};
 };
 // Subscribes a queue (created if it does not exist) to all topics that match the pattern: `*` is
 // exactly one segment, `#`, at the end only, zero or more. The same again changes nothing.
 struct Subscribe {
-  std::string queue;
-  std::string pattern;
-  std::optional<Time> from;  // also what topics retained since then
+  std::string queue = {};
+  std::string pattern = {};
+  std::optional<Time> from = {};  // also what topics retained since then
 };
 // The queue stays, with what it holds.
 struct Unsubscribe {
-  std::string queue;
+  std::string queue = {};
 };
 struct ConfigureTopic {
-  std::string topic;
-  TopicSettings settings;
+  std::string topic = {};
+  TopicSettings settings = {};
 };
 
 using Administration =
@@ -160,7 +161,7 @@ using Administration =
 // publishes, records. So a token may append and be settled in one transaction, and a settled or
 // cancelled message's name is free for a send.
 struct Transaction {
-  std::optional<TransactionId> id;
+  std::optional<TransactionId> id = {};
   Durability durability = Durability::sync;
 
   std::vector<RemoveHistory> remove_histories = {};

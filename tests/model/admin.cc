@@ -90,6 +90,7 @@ std::uint64_t State::administer(const RemoveQueue& x) {
   for (const auto& [epoch, hold] : holds_) {
     if (hold.queue == x.queue) leases.push_back(epoch);
   }
+  const std::uint64_t dead = queue.dead.size();
   removing_ = x.queue;
   for (const Epoch epoch : leases) end_hold(epoch);
   std::vector<Item> ended;
@@ -97,7 +98,7 @@ std::uint64_t State::administer(const RemoveQueue& x) {
     for (Item& item : lane.items) ended.push_back(item);
   }
   std::ranges::sort(ended, {}, &Item::uid);
-  const std::uint64_t affected = ended.size() + queue.dead.size();
+  const std::uint64_t affected = ended.size() + dead;
   queues_.erase(x.queue);
   for (const Item& item : ended) send_notice(x.queue, item, "purged", "");
   removing_.reset();

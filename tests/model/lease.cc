@@ -229,12 +229,10 @@ Lease State::seize(const LeaseRequest& request, const std::vector<Lease>& seen) 
     return "a seize always gets its lane, but the answer was " + text(seen);
   });
   const LaneKey key{request.key, 0};
-  LaneState* lane = &lane_at(queue_at(request.queue), key);
-  if (lane->holder != Epoch{}) {
-    end_hold(lane->holder);
-    lane = &lane_at(queue_at(request.queue), key);
-  }
-  lane->parked.reset();
+  LaneState& lane = lane_at(queue_at(request.queue), key);
+  // One holder follows the other: the lane, and its label, are not forgotten in between.
+  if (lane.holder != Epoch{}) end_hold(lane.holder, false);
+  lane.parked.reset();
   Budget budget{request.messages, request.bytes};
   return grant(request, key, budget, seen.front());
 }

@@ -274,7 +274,7 @@ class State {
   // No longer carried; ends here if its TTL is over.
   void give_back(const std::string& queue, const LaneKey& key, Uid uid);
   // Ends a lease, giving back what it carries.
-  void end_hold(Epoch epoch);
+  void end_hold(Epoch epoch, bool may_forget_lane = true);
   [[nodiscard]] std::vector<Uid> carried(const Hold& hold);
 
   // --- Time (time.cc) ---

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "store/check.h"
+#include "store/contract/check.h"
 #include "store/engine/state.h"
 
 // Transactions: everything that can be wrong is found out first, then all of it is done.
@@ -248,9 +248,13 @@ Result<void> Engine::State::check_lengths(const Transaction& transaction, const 
       if (frees_its_name(outcome)) ++ended[message->queue];
     }
   }
-  for (const auto& [queue, count] : sent) {
+  // In the order of the sends, so that the queue named by the error does not depend on addresses.
+  for (const Send& send : transaction.sends) {
+    const Queue* queue = find_queue(send.queue);
+    const auto count = queue == nullptr ? sent.end() : sent.find(queue);
+    if (count == sent.end()) continue;
     const std::uint64_t live = queue->tally.live() - ended[queue];
-    if (live + count > queue->settings.max_length) {
+    if (live + count->second > queue->settings.max_length) {
       return failure(Errc::queue_full,
                      fmt::format("queue '{}' has {} live messages, and {} are allowed (max_length)",
                                  base::printable(queue->name), queue->tally.live(),

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "store/check.h"
+#include "store/contract/check.h"
 #include "store/engine/state.h"
 
 // Granting, pulling, renewing and ending leases.

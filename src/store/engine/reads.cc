@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "store/check.h"
+#include "store/contract/check.h"
 #include "store/engine/records.h"
 
 namespace strand::engine {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "store/check.h"
+#include "store/contract/check.h"
 #include "store/engine/state.h"
 
 // Acceptance of messages: sends, publications, dedup, retention.

@@ -1,4 +1,4 @@
-#include "store/check.h"
+#include "store/contract/check.h"
 
 #include <unordered_set>
 
