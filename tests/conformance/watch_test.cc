@@ -217,6 +217,23 @@ TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_a_delayed_message
   EXPECT_EQ(bodies(pull(lease).value()), Bodies{"timer"});
 }
 
+// Nothing arrives when a block ends, and yet there is something to pull.
+// Rules: S17 S8 S11 Watch
+TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_a_block_ends_with_its_message) {
+  enqueue("orders", key("7"), "fails", {.ttl = 10min});
+  enqueue("orders", key("7"), "behind");
+  const Lease lease = lease_one("orders", 1h);
+  ASSERT_TRUE(apply(together(settlement(
+      lease, {retried(lease.messages.at(0).id, 2h), released(lease.messages.at(1).id)},
+      Then::keep))));
+  EXPECT_EQ(bodies(pull(lease).value()), Bodies{});
+  Calls calls;
+  const Watch watch = store().watch(WatchLane{lease.token}, calls.callback());
+  clock().advance(10min);
+  EXPECT_TRUE(calls.more_than(0));
+  EXPECT_EQ(bodies(pull(lease).value()), Bodies{"behind"});
+}
+
 // Who waits for a lane that it has lost waits for ever, unless it is told.
 // Rules: S17 S6 Watch
 TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_its_lease_ends) {

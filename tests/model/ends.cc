@@ -78,7 +78,7 @@ std::vector<Uid> State::carried(const Hold& hold) {
   return out;
 }
 
-void State::end_hold(Epoch epoch, bool may_forget_lane) {
+void State::end_hold(Epoch epoch) {
   const auto it = holds_.find(epoch);
   const Hold hold = it->second;
   const std::vector<Uid> uids = carried(hold);
@@ -86,7 +86,7 @@ void State::end_hold(Epoch epoch, bool may_forget_lane) {
   queue_at(hold.queue).lanes.at(hold.lane).holder = Epoch{};
   stirred.holds.insert(epoch);
   for (const Uid uid : uids) give_back(hold.queue, hold.lane, uid);
-  if (may_forget_lane) tidy(hold.queue, hold.lane);
+  tidy(hold.queue, hold.lane);
   refresh(hold.queue);
 }
 

@@ -92,7 +92,7 @@ void State::tidy(const std::string& queue, const LaneKey& key) {
   if (!lane.items.empty()) return;
   lane.isolate = false;
   lane.turn.reset();
-  if (lane.holder != Epoch{}) return;
+  if (lane.holder != Epoch{} || lane.changes_hands) return;
   // A keyed lane stays parked when it is empty; an unkeyed message parks alone and is gone.
   if (key.key && (lane.parked || lane.hint)) return;
   if (key.key && open_execution(q->second, *key.key) != nullptr) return;

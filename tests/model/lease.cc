@@ -231,7 +231,9 @@ Lease State::seize(const LeaseRequest& request, const std::vector<Lease>& seen) 
   const LaneKey key{request.key, 0};
   LaneState& lane = lane_at(queue_at(request.queue), key);
   // One holder follows the other: the lane, and its label, are not forgotten in between.
-  if (lane.holder != Epoch{}) end_hold(lane.holder, false);
+  lane.changes_hands = true;
+  if (lane.holder != Epoch{}) end_hold(lane.holder);
+  lane.changes_hands = false;
   lane.parked.reset();
   Budget budget{request.messages, request.bytes};
   return grant(request, key, budget, seen.front());

@@ -241,6 +241,18 @@ std::map<std::string, std::vector<std::uint64_t>> State::executions(
   return out;
 }
 
+std::vector<std::string> State::queues_with_unseen_ids() const {
+  std::vector<std::string> out;
+  for (const auto& [name, queue] : queues_) {
+    const bool some = std::ranges::any_of(queue.lanes, [](const auto& entry) {
+      return std::ranges::any_of(entry.second.items,
+                                 [](const Item& item) { return item.message.id == MessageId{}; });
+    });
+    if (some) out.push_back(name);
+  }
+  return out;
+}
+
 std::string State::dump() const {
   std::string out;
   for (const auto& [name, queue] : queues_) {

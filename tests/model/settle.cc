@@ -122,8 +122,8 @@ bool State::cancel(const Cancel& cancel) {
       const LaneKey where = key;
       const Item ended = take(lane, item.uid);
       ++q->second.dropped;
-      if (holder != Epoch{}) end_hold(holder);
       send_notice(cancel.queue, ended, "cancelled", "");
+      if (holder != Epoch{}) end_hold(holder);
       tidy(cancel.queue, where);
       refresh(cancel.queue);
       return true;

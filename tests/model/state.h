@@ -66,6 +66,7 @@ struct LaneState {
   bool isolate = false;               // the next lease carries one message
   std::optional<Hint> hint;
   Epoch holder{};
+  bool changes_hands = false;  // between two holders: not to be forgotten
   std::optional<Turn> turn;  // ready: visible messages, not leased, not parked
   std::set<Uid> offered;     // visible to the holder, who has been told
 };
@@ -209,6 +210,9 @@ class State {
       const std::string& queue) const;
   [[nodiscard]] std::set<std::string> spaces() const;
 
+  // Where there are live messages whose ids have not been seen.
+  [[nodiscard]] std::vector<std::string> queues_with_unseen_ids() const;
+
   // All messages, for people.
   [[nodiscard]] std::string dump() const;
 
@@ -274,7 +278,7 @@ class State {
   // No longer carried; ends here if its TTL is over.
   void give_back(const std::string& queue, const LaneKey& key, Uid uid);
   // Ends a lease, giving back what it carries.
-  void end_hold(Epoch epoch, bool may_forget_lane = true);
+  void end_hold(Epoch epoch);
   [[nodiscard]] std::vector<Uid> carried(const Hold& hold);
 
   // --- Time (time.cc) ---

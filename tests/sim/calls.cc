@@ -37,6 +37,28 @@ Lease bare(const engine::Grant& grant) {
   return lease;
 }
 
+}  // namespace
+
+Result<Page<PeekedMessage>> bare(const Result<Page<engine::PeekedEntry>>& found) {
+  if (!found) return std::unexpected(found.error());
+  Page<PeekedMessage> page;
+  page.more = found->more;
+  for (const engine::PeekedEntry& entry : found->items) {
+    PeekedMessage& message = page.items.emplace_back();
+    message.id = entry.message.id;
+    message.deliveries = entry.message.deliveries;
+    message.attempts = entry.message.attempts;
+    message.label = entry.label;
+    message.state = entry.state;
+    message.retry_at = entry.retry_at;
+    message.last_reason = entry.last_reason;
+    message.park_reason = entry.park_reason;
+  }
+  return page;
+}
+
+namespace {
+
 // The disk failed to read, because it was told to.
 template <class T>
 bool is_read_fault(const Result<T>& result) {
@@ -228,23 +250,7 @@ void World::read_peek(const PeekQuery& query, Reply<Page<PeekedMessage>> reply) 
   if (!serves()) return;
   catch_up();
   const Result<Page<engine::PeekedEntry>> found = engine().peek(query);
-  Result<Peeked> decided = Peeked{};
-  if (found) {
-    decided->more = found->more;
-    for (const engine::PeekedEntry& entry : found->items) {
-      PeekedMessage& message = decided->items.emplace_back();
-      message.id = entry.message.id;
-      message.deliveries = entry.message.deliveries;
-      message.attempts = entry.message.attempts;
-      message.label = entry.label;
-      message.state = entry.state;
-      message.retry_at = entry.retry_at;
-      message.last_reason = entry.last_reason;
-      message.park_reason = entry.park_reason;
-    }
-  } else {
-    decided = std::unexpected(found.error());
-  }
+  const Result<Peeked> decided = bare(found);
   trace([&] { return "peek " + model::quote(query.queue) + " -> " + model::text(decided); });
   const Peeked due = model_.peek(query, decided);
   if (found) {
@@ -263,6 +269,7 @@ void World::read_peek(const PeekQuery& query, Reply<Page<PeekedMessage>> reply) 
 }
 
 void World::read_dead_letters(const DeadLettersQuery& query, const Reply<Page<DeadLetter>>& reply) {
+  if (!serves()) return;
   const Result<Page<DeadLetter>> seen = engine::read_dead_letters(backend_, plan_.limits, query);
   if (is_read_fault(seen)) return;
   trace([&] { return "dead letters " + model::quote(query.queue) + " -> " + model::text(seen); });
@@ -271,6 +278,7 @@ void World::read_dead_letters(const DeadLettersQuery& query, const Reply<Page<De
 }
 
 void World::read_history(const HistoryQuery& query) {
+  if (!serves()) return;
   const Result<History> seen = engine::read_history(backend_, plan_.limits, query);
   if (is_read_fault(seen)) return;
   trace([&] { return "history -> " + model::text(seen); });
@@ -278,6 +286,7 @@ void World::read_history(const HistoryQuery& query) {
 }
 
 void World::read_instances(const InstancesQuery& query) {
+  if (!serves()) return;
   const Result<Page<Execution>> seen = engine::read_instances(backend_, plan_.limits, query);
   if (is_read_fault(seen)) return;
   trace([&] { return "instances " + model::quote(query.queue) + " -> " + model::text(seen); });
@@ -285,6 +294,7 @@ void World::read_instances(const InstancesQuery& query) {
 }
 
 void World::read_record(const std::string& space, const std::string& key) {
+  if (!serves()) return;
   const auto seen = engine::read_record(backend_, plan_.limits, space, key);
   if (is_read_fault(seen)) return;
   model::expect(seen.has_value(), Invariant::contract,
@@ -293,6 +303,7 @@ void World::read_record(const std::string& space, const std::string& key) {
 }
 
 void World::read_records(const RecordsQuery& query) {
+  if (!serves()) return;
   const Result<Page<Record>> seen = engine::read_records(backend_, plan_.limits, query);
   if (is_read_fault(seen)) return;
   model::expect(seen.has_value(), Invariant::contract,

@@ -67,6 +67,14 @@ void World::after_call() {
   last_known_ = std::max(last_known_, engine().now());
   last_decided_ = std::max(last_decided_, engine().now());
   model_.next_due(engine().next_due());
+  // Copies and notices have ids that no answer has shown. Looking at once keeps them apart, even
+  // if they are alike.
+  for (const std::string& queue : model_.decided().queues_with_unseen_ids()) {
+    PeekQuery query;
+    query.queue = queue;
+    query.limit = plan_.limits.page_max;
+    model_.peek(query, bare(engine().peek(query)));
+  }
   arm_timer();
 }
 

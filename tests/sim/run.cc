@@ -82,6 +82,7 @@ void ack_all(World& world, const std::string& queue) {
   LeaseRequest request;
   request.queue = queue;
   request.lanes = world.plan().limits.lease_lanes_max;
+  request.messages = 50;  // one transaction must be able to ack them
   request.lease = std::chrono::hours{1};
   const auto leases =
       ask<std::vector<Lease>>(world, [&](auto reply) { world.lease(request, reply); });

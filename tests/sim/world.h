@@ -20,6 +20,9 @@
 
 namespace strand::sim {
 
+// What the engine knows of messages without its disk, in the form of an answer.
+Result<Page<PeekedMessage>> bare(const Result<Page<engine::PeekedEntry>>& found);
+
 // One store with its disk, its clocks and its accidents, in one thread under virtual time, and the
 // model beside it.
 //

@@ -145,7 +145,11 @@ void Engine::State::unlink(MessageNode& message) {
       lane.waiting.erase(lane.waiting.iterator_to(message));
       --lane.waiting_count;
       if (message.in_backoff()) --lane.backoff_count;
-      if (message.blocks()) lane.blocks->erase(message.place());
+      if (message.blocks()) {
+        lane.blocks->erase(message.place());
+        // What stood behind it is visible now, and nothing else tells the holder.
+        if (lane.lease != nullptr) wake(*lane.lease);
+      }
       break;
     case Where::leased:
       message.lease->remove(message);
