@@ -292,4 +292,18 @@ TEST_P(StoreConformance, A_lane_goes_on_after_its_only_message_was_cancelled) {
   EXPECT_EQ(bodies(lease_one("work")), Bodies{"b"});
 }
 
+// A timer is set anew by cancelling it and sending it again: a full queue must not be in the way.
+// Rules: S19 Cancel
+TEST_P(StoreConformance, A_cancel_makes_room_in_a_full_queue) {
+  QueueSettings settings;
+  settings.max_length = 1;
+  ASSERT_TRUE(admin(ConfigureQueue{"timers", settings}));
+  enqueue("timers", key("7"), "old", {.delay = 1h, .name = "timer"});
+  Transaction again;
+  again.cancels.push_back({"timers", "timer"});
+  again.sends.push_back(send("timers", key("7"), "new", {.name = "timer"}));
+  ASSERT_TRUE(apply(again));
+  EXPECT_EQ(bodies(lease_one("timers")), Bodies{"new"});
+}
+
 }  // namespace strand::conformance

@@ -249,5 +249,28 @@ TEST_P(StoreConformance, A_notice_sends_no_notice_itself) {
   EXPECT_EQ(stats("notices").dead, 1U);
 }
 
+// Notices come in an order that does not depend on where the purged messages stood.
+// Rules: S10 S22 Notices
+TEST_P(StoreConformance, The_notices_of_a_purge_come_in_the_order_of_its_messages) {
+  SendOptions options;
+  options.dead_notice_to = Address{"notices", "7"};
+  options.delay = 1h;
+  const MessageId delayed = enqueue("activities", key("k"), "a", options);
+  options.delay = Duration{0};
+  options.priority = Priority::low;
+  const MessageId low = enqueue("activities", key("k"), "b", options);
+  options.priority = Priority::urgent;
+  const MessageId urgent = enqueue("activities", key("k"), "c", options);
+  ASSERT_TRUE(admin(PurgeQueue{"activities", "k"}));
+  std::vector<std::string> ended;
+  for (const Message& notice : lease_one("notices").messages) {
+    for (const Header& header : notice.headers) {
+      if (header.name == notice_id_header) ended.push_back(header.value);
+    }
+  }
+  const auto text = [](MessageId id) { return std::to_string(static_cast<std::uint64_t>(id)); };
+  EXPECT_EQ(ended, (std::vector{text(delayed), text(low), text(urgent)}));
+}
+
 }  // namespace
 }  // namespace strand::conformance

@@ -1,4 +1,5 @@
 // Unkeyed messages: each is its own lane.
+#include "conformance/parts.h"
 #include "conformance/suite.h"
 
 namespace strand::conformance {
@@ -145,6 +146,25 @@ TEST_P(StoreConformance, Unkeyed_leases_survive_a_reopen) {
   for (const PeekedMessage& message : peek("work"))
     left.push_back(message.id);
   EXPECT_EQ(left, (Ids{sent[1], sent[2]}));
+}
+
+// A person who stops a failing message wants it stopped, however it was given back.
+// Rules: S9 S22
+TEST_P(StoreConformance, Parking_stops_an_unkeyed_message_that_is_retried_or_released) {
+  for (const Outcome::Kind kind : {Outcome::Kind::retry, Outcome::Kind::release}) {
+    enqueue("jobs", unkeyed, "a");
+    const Lease lease = lease_one("jobs");
+    Outcome outcome = released(lease.messages.at(0).id);
+    outcome.kind = kind;
+    Settle settle = settlement(lease, {outcome}, Then::park);
+    settle.park_reason = "stopped";
+    ASSERT_TRUE(apply(together(settle)));
+    EXPECT_EQ(stats("jobs").parked, 1U);
+    clock().advance(1h);
+    EXPECT_EQ(stats("jobs").parked, 1U) << "the end of its backoff does not resume it";
+    ASSERT_TRUE(admin(ResumeLane{"jobs", {}, lease.messages.at(0).id}));
+    ASSERT_TRUE(ack(lease_one("jobs")));
+  }
 }
 
 }  // namespace strand::conformance

@@ -223,15 +223,28 @@ TEST_P(StoreConformance, A_watch_of_a_held_lane_is_called_when_a_block_ends_with
   enqueue("orders", key("7"), "fails", {.ttl = 10min});
   enqueue("orders", key("7"), "behind");
   const Lease lease = lease_one("orders", 1h);
-  ASSERT_TRUE(apply(together(settlement(
-      lease, {retried(lease.messages.at(0).id, 2h), released(lease.messages.at(1).id)},
-      Then::keep))));
+  ASSERT_TRUE(apply(together(
+      settlement(lease, {retried(lease.messages.at(0).id, 2h), released(lease.messages.at(1).id)},
+                 Then::keep))));
   EXPECT_EQ(bodies(pull(lease).value()), Bodies{});
   Calls calls;
   const Watch watch = store().watch(WatchLane{lease.token}, calls.callback());
   clock().advance(10min);
   EXPECT_TRUE(calls.more_than(0));
   EXPECT_EQ(bodies(pull(lease).value()), Bodies{"behind"});
+}
+
+// A lease lives on over a reopen, and so does the right to be told of its end.
+// Rules: S17 S22 Watch
+TEST_P(StoreConformance, A_watch_of_a_lane_leased_before_a_reopen_is_called_when_the_lease_ends) {
+  enqueue("orders", key("7"), "a");
+  const Lease lease = lease_one("orders", 1min);
+  enqueue("orders", key("7"), "b");
+  reopen();
+  Calls calls;
+  const Watch watch = store().watch(WatchLane{lease.token}, calls.callback());
+  clock().advance(1min);
+  EXPECT_TRUE(calls.more_than(0));
 }
 
 // Who waits for a lane that it has lost waits for ever, unless it is told.

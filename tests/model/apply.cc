@@ -66,7 +66,7 @@ void State::apply(const Transaction& transaction, Time at, const Result<Receipt>
 void State::perform(const Transaction& transaction, const Receipt* seen) {
   if (seen != nullptr) expect_sizes(transaction, *seen);
   if (transaction.id && perform_known(transaction, seen)) return;
-  validate(transaction, limits_);
+  attempt([&] { validate(transaction, limits_); });
 
   Receipt mine;
   mine.time = now_;
@@ -120,17 +120,17 @@ bool State::perform_known(const Transaction& transaction, const Receipt* seen) {
       return true;
     }
     if (id.number < client->second.lowest_unanswered) {
-      throw Refused{Errc::transaction_expired, "below the client's lowest unanswered number"};
+      refuse({Errc::transaction_expired, "below the client's lowest unanswered number"});
     }
   }
   if (id.time + limits_.transaction_window <= now_) {
-    throw Refused{Errc::transaction_expired, "older than the window"};
+    refuse({Errc::transaction_expired, "older than the window"});
   }
   if (id.time > now_ + limits_.transaction_window) {
-    throw Refused{Errc::invalid_argument, "from the future"};
+    refuse({Errc::invalid_argument, "from the future"});
   }
   if (id.lowest_unanswered > id.number || id.number == 0) {
-    throw Refused{Errc::invalid_argument, "a number below the lowest unanswered one"};
+    refuse({Errc::invalid_argument, "a number below the lowest unanswered one"});
   }
   return false;
 }

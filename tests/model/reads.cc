@@ -121,6 +121,7 @@ Result<Page<PeekedMessage>> State::peek(const PeekQuery& query,
   bool behind = !query.after;
   for (Row& row : rows) {
     const bool wanted = !query.state || row.message.state == *query.state;
+    if (query.after && !query.key) behind = row.message.id > *query.after;
     if (behind && wanted) {
       if (seen && out.size() < seen->items.size() && row.message.id == MessageId{}) {
         bind(*row.item, seen->items[out.size()].id);
@@ -129,8 +130,10 @@ Result<Page<PeekedMessage>> State::peek(const PeekQuery& query,
       }
       out.push_back(row.message);
     }
-    if (query.after && row.message.id == *query.after) behind = true;
+    if (query.after && query.key && row.message.id == *query.after) behind = true;
   }
+  // In lane order a message that is gone marks no place.
+  if (!behind && query.key) return failure(Errc::not_found, "no such message in the lane");
   return page_of(std::move(out), query.limit);
 }
 
@@ -142,9 +145,8 @@ Result<State::DeadPage> State::dead_letters(const DeadLettersQuery& query) const
   if (it == queues_.end()) return failure(Errc::not_found, "no such queue");
   std::vector<DeadLetter> out;
   DeadPage answer;
-  bool behind = !query.after;
   for (const auto& [uid, dead] : it->second.dead) {
-    if (behind) {
+    if (!query.after || dead.item.message.id > *query.after) {
       DeadLetter letter;
       static_cast<Message&>(letter) = dead.item.message;
       letter.queue = query.queue;
@@ -156,7 +158,6 @@ Result<State::DeadPage> State::dead_letters(const DeadLettersQuery& query) const
       out.push_back(std::move(letter));
       answer.uids.push_back(uid);
     }
-    if (query.after && dead.item.message.id == *query.after) behind = true;
   }
   answer.page = page_of(std::move(out), query.limit);
   return answer;

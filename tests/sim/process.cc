@@ -75,6 +75,9 @@ void World::after_call() {
     query.limit = plan_.limits.page_max;
     model_.peek(query, bare(engine().peek(query)));
   }
+  for (const QueueInfo& queue : model_.decided().queue_infos()) {
+    model_.stats(queue.name, engine().stats(queue.name));
+  }
   arm_timer();
 }
 

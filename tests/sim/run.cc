@@ -104,7 +104,7 @@ void ack_all(World& world, const std::string& queue) {
 // I11: with no accidents left, and consumers that work, all queues become empty.
 void drain(World& world) {
   world.calm();
-  go_on(world, [&] { return world.serves(); });
+  go_on(world, [&] { return world.at_rest(); });
   for (std::uint64_t round = 0; world.model().decided().live_messages() > 0; ++round) {
     model::expect(round < drain_rounds_max, Invariant::drains, [&] {
       return std::to_string(world.model().decided().live_messages()) +
@@ -115,9 +115,7 @@ void drain(World& world) {
       ack_all(world, queue.name);
     }
     // Whatever is not ready now becomes so by itself.
-    const std::optional<Time> due = world.next_due();
-    const Duration wait = due ? *due - world.client_now() : Duration{1000};
-    world.skip(std::clamp(wait, Duration{1}, Duration{std::chrono::hours{1}}));
+    world.skip(std::clamp(world.until_due(), Duration{1}, Duration{std::chrono::hours{1}}));
   }
   world.model().drained();
 }

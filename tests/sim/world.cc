@@ -68,8 +68,9 @@ void World::skip(Duration duration) {
   // Events that were to come meanwhile come late, which the world is used to.
 }
 
-std::optional<Time> World::next_due() const {
-  return serves() ? pipeline_->engine().next_due() : std::nullopt;
+Duration World::until_due() const {
+  const std::optional<Time> due = pipeline_->engine().next_due();
+  return due ? *due - store_now() : Duration{1000};
 }
 
 void World::draw_accidents() {

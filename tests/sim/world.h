@@ -78,8 +78,8 @@ class World {
   [[nodiscard]] bool at_rest() const;
   // Lets store time pass without anything else.
   void skip(Duration duration);
-  // When the store has something to do by itself.
-  [[nodiscard]] std::optional<Time> next_due() const;
+  // How long until the store has something to do by itself.
+  [[nodiscard]] Duration until_due() const;
 
   // Store time, as well as clients know it.
   [[nodiscard]] Time client_now() const { return last_known_; }

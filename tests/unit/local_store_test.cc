@@ -143,6 +143,28 @@ TEST_F(LocalStoreTest, An_empty_lease_does_not_wait) {
   disk().release_writes();
 }
 
+// It does not wait, and nobody else may come: so somebody must see to what it found to be due.
+TEST_F(LocalStoreTest, What_an_empty_lease_found_to_be_due_is_written_all_the_same) {
+  Transaction expiring = send("orders", "a");
+  expiring.sends.front().ttl = 5s;
+  ASSERT_TRUE(store().apply(expiring));
+  std::size_t writes = disk().writes().count();
+  clock().pass_unnoticed(5s);
+  EXPECT_TRUE(store().lease(from("orders"))->empty());
+  EXPECT_EQ(disk().writes().count(), writes + 1) << "by itself, when nothing is in flight";
+
+  ASSERT_TRUE(store().apply(expiring));
+  writes = disk().writes().count();
+  disk().hold_writes();
+  std::jthread leader([&] { EXPECT_TRUE(store().apply(send("held", "x"))); });
+  ASSERT_TRUE(disk().writes().reaches(writes + 1));
+  clock().pass_unnoticed(5s);
+  EXPECT_TRUE(store().lease(from("orders"))->empty());
+  disk().release_writes();
+  leader.join();
+  EXPECT_EQ(disk().writes().count(), writes + 2) << "by the leader of the batch in front";
+}
+
 TEST_F(LocalStoreTest, Reads_of_the_archive_show_what_is_written_and_do_not_wait) {
   ASSERT_TRUE(store().apply(write_record("space", "key", "old")));
   disk().hold_writes();
@@ -173,6 +195,44 @@ TEST_F(LocalStoreTest, Administration_keeps_its_place_among_the_transactions_of_
   const auto stats = store().stats("orders");
   EXPECT_EQ(stats->ready, 1U);
   EXPECT_EQ(stats->purged, 3U);
+}
+
+// It reads the archive, and must find there what the call before it decided.
+TEST_F(LocalStoreTest, Administration_sees_what_was_decided_just_before) {
+  ASSERT_TRUE(store().apply(send("orders", "a")));
+  const Lease lease = lease_one("orders");
+  Transaction kill = ack(lease);
+  kill.settles.front().outcomes.front().kind = Outcome::Kind::dead;
+  const MessageId id = lease.messages.front().id;
+  const std::vector<Transaction> transactions = {
+      kill, administer(Redrive{.queue = "orders", .ids = {id}, .to = {}})};
+  for (const auto& result : store().apply(transactions)) {
+    ASSERT_TRUE(result) << result.error().message;
+  }
+  EXPECT_EQ(lease_one("orders").messages.front().id, id);
+}
+
+TEST_F(LocalStoreTest, Nobody_gets_ahead_of_administration_that_waits_for_a_write) {
+  const std::size_t writes = disk().writes().count();
+  disk().hold_writes();
+  std::vector<std::jthread> threads;
+  threads.emplace_back([&] { EXPECT_TRUE(store().apply(send("orders", "before"))); });
+  ASSERT_TRUE(disk().writes().reaches(writes + 1));
+  threads.emplace_back([&] {
+    CallCountingClock::count_this_thread();
+    const auto purged = store().apply(administer(PurgeQueue{.queue = "orders", .key = {}}));
+    ASSERT_TRUE(purged);
+    EXPECT_EQ(purged->affected, 1U);
+  });
+  ASSERT_TRUE(clock().entered().reaches(1));
+  threads.emplace_back([&] {
+    CallCountingClock::count_this_thread();
+    EXPECT_TRUE(store().apply(send("orders", "after")));
+  });
+  EXPECT_FALSE(clock().entered().reaches(2, 20ms));
+  disk().release_writes();
+  threads.clear();
+  EXPECT_EQ(ready("orders"), 1U);
 }
 
 TEST_F(LocalStoreTest, Administration_is_not_starved_by_others) {

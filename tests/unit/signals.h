@@ -23,10 +23,12 @@ class Signal {
     return count_;
   }
 
-  // Waits until there were so many. False only after so long that the test has failed.
-  [[nodiscard]] bool reaches(std::size_t count) const {
+  // Waits until there were so many. False only after so long that the test has failed, or after
+  // `at_most`, for tests that something does not happen.
+  [[nodiscard]] bool reaches(std::size_t count,
+                             std::chrono::milliseconds at_most = std::chrono::seconds{20}) const {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds{20}, [&] { return count_ >= count; });
+    return changed_.wait_for(lock, at_most, [&] { return count_ >= count; });
   }
 
  private:

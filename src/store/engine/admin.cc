@@ -69,9 +69,8 @@ Result<std::uint64_t> Engine::State::run(const ResumeLane& op) {
                      fmt::format("queue '{}' has no parked unkeyed message {}",
                                  base::printable(op.queue), static_cast<std::uint64_t>(*op.id)));
     }
-    tally_unkeyed(*message, ~std::uint64_t{0});
+    unlink(*message);
     message->extras->park_reason.reset();
-    message->where = Where::nowhere;
     start_again(*message);
     return 1;
   }
@@ -98,6 +97,7 @@ Result<std::uint64_t> Engine::State::run(const PurgeQueue& op) {
   std::vector<MessageNode*> messages;
   if (op.key) {
     if (Lane* lane = find_lane(queue, *op.key)) messages = lane->free_messages();
+    std::ranges::sort(messages, {}, &MessageNode::id);
   } else {
     for (MessageNode& message : queue.messages) {
       if (message.where != Where::leased) messages.push_back(&message);

@@ -25,7 +25,7 @@ std::string in_queue(std::string_view queue, std::string_view name) {
   return result;
 }
 
-bool frees_its_name(const Outcome& outcome) {
+bool ends_its_message(const Outcome& outcome) {
   return outcome.kind == Outcome::Kind::ack || outcome.kind == Outcome::Kind::dead;
 }
 
@@ -196,31 +196,16 @@ Duplicates Engine::State::find_duplicates(const Transaction& transaction) const 
 
 Result<void> Engine::State::check_names(const Transaction& transaction, const Plan& plan,
                                         const Duplicates& duplicates) const {
-  std::unordered_set<std::string> freed;
   std::unordered_set<std::string> taken;
-  bool collected = false;
+  std::optional<std::unordered_set<const MessageNode*>> ended;
   for (std::size_t i = 0; i < transaction.sends.size(); ++i) {
     const Send& send = transaction.sends[i];
     if (!send.name || duplicates.send(i)) continue;
-    if (!collected) {
-      collected = true;
-      for (const Cancel& cancel : transaction.cancels) {
-        freed.insert(in_queue(cancel.queue, cancel.name));
-      }
-      std::size_t next = 0;
-      for (const Plan::Settling& settling : plan.settles) {
-        for (const Outcome& outcome : settling.settle->outcomes) {
-          const MessageNode* message = plan.outcomes[next++];
-          if (frees_its_name(outcome) && message->extras && message->extras->name) {
-            freed.insert(in_queue(message->queue->name, *message->extras->name));
-          }
-        }
-      }
-    }
+    if (!ended) ended = find_ended(transaction, plan);
     std::string name = in_queue(send.queue, *send.name);
     const Queue* queue = find_queue(send.queue);
-    const bool held =
-        queue != nullptr && queue->names.contains(*send.name) && !freed.contains(name);
+    const MessageNode* holder = queue == nullptr ? nullptr : queue->find_name(*send.name);
+    const bool held = holder != nullptr && !ended->contains(holder);
     if (held || !taken.insert(std::move(name)).second) {
       return failure(Errc::name_taken,
                      fmt::format("queue '{}' has a live message named '{}': cancel it, or choose "
@@ -229,6 +214,25 @@ Result<void> Engine::State::check_names(const Transaction& transaction, const Pl
     }
   }
   return {};
+}
+
+// The messages that the transaction acks, settles as dead or cancels.
+std::unordered_set<const MessageNode*> Engine::State::find_ended(const Transaction& transaction,
+                                                                 const Plan& plan) const {
+  std::unordered_set<const MessageNode*> ended;
+  std::size_t next = 0;
+  for (const Plan::Settling& settling : plan.settles) {
+    for (const Outcome& outcome : settling.settle->outcomes) {
+      const MessageNode* message = plan.outcomes[next++];
+      if (ends_its_message(outcome)) ended.insert(message);
+    }
+  }
+  for (const Cancel& cancel : transaction.cancels) {
+    const Queue* queue = find_queue(cancel.queue);
+    if (queue == nullptr) continue;
+    if (const MessageNode* message = queue->find_name(cancel.name)) ended.insert(message);
+  }
+  return ended;
 }
 
 Result<void> Engine::State::check_lengths(const Transaction& transaction, const Plan& plan,
@@ -241,13 +245,8 @@ Result<void> Engine::State::check_lengths(const Transaction& transaction, const 
   }
   if (sent.empty()) return {};
   std::unordered_map<const Queue*, std::uint64_t> ended;
-  std::size_t next = 0;
-  for (const Plan::Settling& settling : plan.settles) {
-    for (const Outcome& outcome : settling.settle->outcomes) {
-      const MessageNode* message = plan.outcomes[next++];
-      if (frees_its_name(outcome)) ++ended[message->queue];
-    }
-  }
+  for (const MessageNode* message : find_ended(transaction, plan))
+    ++ended[message->queue];
   // In the order of the sends, so that the queue named by the error does not depend on addresses.
   for (const Send& send : transaction.sends) {
     const Queue* queue = find_queue(send.queue);
@@ -291,9 +290,9 @@ Receipt Engine::State::perform(const Transaction& transaction, Plan& plan) {
 bool Engine::State::cancel(const Cancel& cancel) {
   Queue* queue = find_queue(cancel.queue);
   if (queue == nullptr) return false;
-  const auto found = queue->names.find(cancel.name);
-  if (found == queue->names.end()) return false;
-  MessageNode& message = *found->second;
+  MessageNode* const found = queue->find_name(cancel.name);
+  if (found == nullptr) return false;
+  MessageNode& message = *found;
   std::optional<LaneEdit> edit;
   if (message.lane != nullptr) edit.emplace(*this, *message.lane);
   LeaseNode* lease = message.lease;

@@ -391,6 +391,8 @@ void Engine::State::list_loaded() {
   for (Queue* queue : woken_queues_)
     queue->woken = false;
   woken_queues_.clear();
+  for (const auto& [epoch, lease] : leases_)
+    lease->woken = false;
   decisions_.wakes = {};
 }
 

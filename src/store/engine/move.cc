@@ -59,11 +59,16 @@ void Engine::State::tally(Lane& lane, std::uint64_t sign) {
 
 void Engine::State::tally_unkeyed(MessageNode& message, std::uint64_t sign) {
   Tally& sum = message.queue->tally;
+  const bool free = message.where == Where::visible || message.where == Where::waiting;
+  if (free && message.parked_alone()) {
+    sum.parked += sign;
+    return;
+  }
   switch (message.where) {
     case Where::nowhere:
       break;
     case Where::visible:
-      (message.parked_alone() ? sum.parked : sum.ready) += sign;
+      sum.ready += sign;
       break;
     case Where::waiting:
       sum.delayed += sign;

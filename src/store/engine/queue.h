@@ -51,6 +51,12 @@ struct Queue {
   std::optional<Time> wake_timer;  // of unkeyed_waiting, as registered
   MessageId wake_id{};
 
+  // The live message of that name; none if there is none.
+  [[nodiscard]] MessageNode* find_name(std::string_view message_name) const {
+    const auto found = names.find(message_name);
+    return found == names.end() ? nullptr : found->second;
+  }
+
   Tally tally;
   std::uint64_t leases = 0;
   std::uint64_t open_executions = 0;

@@ -10,15 +10,16 @@ void Engine::State::settle(LeaseNode& lease, const Settle& settle, MessageNode* 
   if (lane != nullptr) edit.emplace(*this, *lane);
   park_wanted_.reset();
   bool given_back = false;
+  // A failure that exhausts the message has the better reason, and replaces this one.
+  if (lane == nullptr && lease.carried > 0 && settle.then == Settle::Then::park) {
+    park_unkeyed(*lease.messages.front().message, settle.park_reason);
+  }
   for (std::size_t i = 0; i < settle.outcomes.size(); ++i) {
     given_back = given_back || settle.outcomes[i].kind != Outcome::Kind::ack;
     take_outcome(*outcomes[i], settle.outcomes[i]);
   }
   if (lane == nullptr) {
     if (lease.carried > 0 && settle.then == Settle::Then::keep) return;
-    if (lease.carried > 0 && settle.then == Settle::Then::park) {
-      park_unkeyed(*lease.messages.front().message, settle.park_reason);
-    }
     release_all(lease);
     end_lease(lease);
     return;

@@ -251,6 +251,8 @@ class Engine::State {
                            const Duplicates& duplicates) const;
   Result<void> check_lengths(const Transaction& transaction, const Plan& plan,
                              const Duplicates& duplicates) const;
+  std::unordered_set<const MessageNode*> find_ended(const Transaction& transaction,
+                                                    const Plan& plan) const;
   Duplicates find_duplicates(const Transaction& transaction) const;
   Receipt perform(const Transaction& transaction, Plan& plan);
   bool cancel(const Cancel& cancel);
