@@ -72,6 +72,7 @@ std::uint64_t State::administer(const PurgeQueue& x) {
     ++queue.purged;
     send_notice(x.queue, ended, "purged", "");
     tidy(x.queue, p.key);
+    refresh(x.queue);
   }
   return purged.size();
 }

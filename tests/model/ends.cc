@@ -10,6 +10,7 @@ namespace strand::model {
 void State::charge(Item& item, const std::string& reason) {
   ++item.message.attempts;
   item.failures.push_back(Failure{now_, reason});
+  if (item.failures.size() > limits_.failures_kept_max) item.failures.erase(item.failures.begin());
 }
 
 bool State::is_over(const Item& item) const {
@@ -83,9 +84,10 @@ void State::end_hold(Epoch epoch) {
   const Hold hold = it->second;
   const std::vector<Uid> uids = carried(hold);
   holds_.erase(it);
-  queue_at(hold.queue).lanes.at(hold.lane).holder = Epoch{};
   stirred.holds.insert(epoch);
+  // What ends now sends its notice before the lane is free.
   for (const Uid uid : uids) give_back(hold.queue, hold.lane, uid);
+  queue_at(hold.queue).lanes.at(hold.lane).holder = Epoch{};
   tidy(hold.queue, hold.lane);
   refresh(hold.queue);
 }

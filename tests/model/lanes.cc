@@ -106,19 +106,19 @@ void State::refresh() {
 void State::refresh(const std::string& queue) {
   const auto q = queues_.find(queue);
   if (q == queues_.end()) return;
-  bool some = false;
-  for (auto& [key, lane] : q->second.lanes) {
-    if (lane.holder != Epoch{}) offer(lane);
-    const bool ready = !lane.parked && lane.holder == Epoch{} && !visible(lane).empty();
-    if (!ready) {
-      lane.turn.reset();
-    } else if (!lane.turn) {
-      lane.turn = Turn{now_, next_order_};
-      stirred.lanes.emplace(queue, key);
-      some = true;
-    }
+  for (const auto& entry : q->second.lanes) refresh_lane(queue, entry.first);
+}
+
+void State::refresh_lane(const std::string& queue, const LaneKey& key) {
+  LaneState& lane = queues_.at(queue).lanes.at(key);
+  if (lane.holder != Epoch{}) offer(lane);
+  const bool ready = !lane.parked && lane.holder == Epoch{} && !visible(lane).empty();
+  if (!ready) {
+    lane.turn.reset();
+  } else if (!lane.turn) {
+    lane.turn = Turn{now_, next_order_++};
+    stirred.lanes.emplace(queue, key);
   }
-  if (some && !instant_) ++next_order_;
 }
 
 // What becomes visible in a leased lane is news for its holder.

@@ -52,6 +52,48 @@ void State::accept(const std::string& queue, const std::optional<std::string>& k
   refresh(queue);
 }
 
+// Names and room are those before the transaction, less what it acks, makes dead or cancels. What it
+// ends in other ways is not foreseen, nor are notices.
+void State::foresee(const Transaction& transaction) {
+  rooms_.clear();
+  if (transaction.sends.empty()) return;
+  for (const auto& [name, queue] : queues_) {
+    Room& room = rooms_[name];
+    for (const auto& [key, lane] : queue.lanes) {
+      for (const Item& item : lane.items) {
+        ++room.live;
+        if (item.message.name) room.names.insert(*item.message.name);
+      }
+    }
+  }
+  std::set<Uid> freed;
+  const auto free = [&](const std::string& queue, const Item& item) {
+    if (!freed.insert(item.uid).second) return;
+    --rooms_[queue].live;
+    if (item.message.name) rooms_[queue].names.erase(*item.message.name);
+  };
+  for (const Settle& settle : transaction.settles) {
+    const auto hold = holds_.find(settle.token.epoch());
+    if (hold == holds_.end() || hold->second.token != settle.token) continue;
+    const LaneState& lane = queue_at(hold->second.queue).lanes.at(hold->second.lane);
+    for (const Outcome& outcome : settle.outcomes) {
+      if (outcome.kind != Outcome::Kind::ack && outcome.kind != Outcome::Kind::dead) continue;
+      for (const Item& item : lane.items) {
+        if (item.message.id == outcome.id) free(hold->second.queue, item);
+      }
+    }
+  }
+  for (const Cancel& cancel : transaction.cancels) {
+    const auto queue = queues_.find(cancel.queue);
+    if (queue == queues_.end()) continue;
+    for (const auto& [key, lane] : queue->second.lanes) {
+      for (const Item& item : lane.items) {
+        if (item.message.name == cancel.name) free(cancel.queue, item);
+      }
+    }
+  }
+}
+
 Sent State::send(const Send& send, const Sent* seen) {
   const bool fresh = !queues_.contains(send.queue);
   if (fresh && queues_.size() >= limits_.queues_max) {
@@ -64,14 +106,11 @@ Sent State::send(const Send& send, const Sent* seen) {
     if (seen != nullptr) expect_duplicate(duplicate, seen->duplicate, send.dedup_id);
     if (duplicate) return Sent{known->second.id, true};
   }
-  if (send.name) {
-    for (const auto& [key, lane] : queue.lanes) {
-      for (const Item& item : lane.items) {
-        if (item.message.name == send.name) refuse({Errc::name_taken, quote(*send.name) + " is taken"});
-      }
-    }
+  Room& room = rooms_[send.queue];
+  if (send.name && !room.names.insert(*send.name).second) {
+    refuse({Errc::name_taken, quote(*send.name) + " is taken"});
   }
-  if (is_full(queue.settings, live_in(queue))) {
+  if (is_full(queue.settings, room.live++)) {
     refuse({Errc::queue_full, quote(send.queue) + " is full"});
   }
   Item item = new_item(send, queue.settings, send.delay);

@@ -52,8 +52,7 @@ struct Hint {
   Duration grace;
 };
 
-// Since when a lane is ready, and its turn among lanes of equal priority. Lanes that became ready
-// at the same instant by the clock share a number: any of them may be first.
+// Since when a lane is ready, and its turn among lanes of equal priority.
 struct Turn {
   Time since;
   std::uint64_t order = 0;
@@ -256,6 +255,7 @@ class State {
   // Finds which lanes have become ready, or are not any more.
   void refresh();
   void refresh(const std::string& queue);
+  void refresh_lane(const std::string& queue, const LaneKey& key);
   void offer(LaneState& lane);
   [[nodiscard]] std::uint64_t live_in(const QueueState& queue) const;
 
@@ -285,6 +285,8 @@ class State {
 
   // What happens at now_.
   void happen();
+  void become_visible();
+  void end_hints();
   void expire_lease(Epoch epoch);
   // Drops what topics have retained for long enough.
   void forget_publications();
@@ -312,6 +314,7 @@ class State {
   bool settle_one(const Hold& hold, const Outcome& outcome);
   bool fail(const Hold& hold, Uid uid, const Outcome& outcome);
   bool cancel(const Cancel& cancel);
+  void foresee(const Transaction& transaction);
   Sent send(const Send& send, const Sent* seen);
   Published publish(const Publish& publish, const Published* seen);
   // One copy of a publication; dead-lettered if the queue is full.
@@ -380,10 +383,15 @@ class State {
   std::map<std::pair<std::string, std::string>, Dedup> topic_dedup_;
   std::map<std::uint64_t, ClientState> clients_;
   std::vector<Refused>* refusals_ = nullptr;
+  // What the sends of the transaction under way find in each queue.
+  struct Room {
+    std::uint64_t live = 0;
+    std::set<std::string> names;
+  };
+  std::map<std::string, Room> rooms_;
   std::optional<std::string> removing_;  // notices into this queue are not sent
   Uid next_uid_ = 1;
   std::uint64_t next_order_ = 1;
-  bool instant_ = false;  // whatever becomes ready now does so by the clock, at the same instant
   std::vector<std::pair<Uid, MessageId>> ids_;  // all that have been seen, by uid
   Epoch epoch_max_{};
   Version version_max_{};

@@ -52,8 +52,11 @@ void State::forget_publications() {
   });
 }
 
+// At one instant: first delays and backoffs, by message; then lease ends, by epoch; then TTL ends, by
+// message.
 void State::happen() {
-  instant_ = true;
+  become_visible();
+  end_hints();
   std::vector<Epoch> over;
   for (const auto& [epoch, hold] : holds_) {
     if (hold.expires_at <= now_) over.push_back(epoch);
@@ -61,38 +64,60 @@ void State::happen() {
   for (const Epoch epoch : over) expire_lease(epoch);
 
   struct Ended {
-    Time at;
     Uid uid;
     std::string queue;
     LaneKey key;
   };
   std::vector<Ended> ended;
-  for (auto& [name, queue] : queues_) {
-    std::vector<LaneKey> unhinted;
-    for (auto& [key, lane] : queue.lanes) {
-      if (lane.hint && lane.turn) {
-        // Others find the lane when its grace or the hint is over, whichever comes first.
-        const Time open_to_all = std::min(lane.hint->until, lane.turn->since + lane.hint->grace);
-        if (open_to_all == now_) stirred.lanes.emplace(name, key);
-      }
-      if (lane.hint && lane.hint->until <= now_) {
-        lane.hint.reset();
-        unhinted.push_back(key);
-      }
+  for (const auto& [name, queue] : queues_) {
+    for (const auto& [key, lane] : queue.lanes) {
       for (const Item& item : lane.items) {
-        if (item.holder == Epoch{} && item.message.expires_at &&
-            *item.message.expires_at <= now_) {
-          ended.push_back({*item.message.expires_at, item.uid, name, key});
-        }
+        if (item.holder == Epoch{} && is_over(item)) ended.push_back({item.uid, name, key});
       }
     }
-    for (const LaneKey& key : unhinted) tidy(name, key);
   }
-  std::ranges::sort(ended, {}, [](const Ended& e) { return std::pair(e.at, e.uid); });
-  for (const Ended& e : ended) expire(e.queue, e.key, e.uid);
-  refresh();
-  instant_ = false;
-  ++next_order_;
+  std::ranges::sort(ended, {}, &Ended::uid);
+  for (const Ended& e : ended) {
+    expire(e.queue, e.key, e.uid);
+    refresh(e.queue);
+  }
+}
+
+void State::become_visible() {
+  struct Due {
+    Uid uid;
+    std::string queue;
+    LaneKey key;
+  };
+  std::vector<Due> due;
+  for (const auto& [name, queue] : queues_) {
+    for (const auto& [key, lane] : queue.lanes) {
+      for (const Item& item : lane.items) {
+        if (item.message.due == now_ || item.retry_at == now_) due.push_back({item.uid, name, key});
+      }
+    }
+  }
+  std::ranges::sort(due, {}, &Due::uid);
+  for (const Due& d : due) refresh_lane(d.queue, d.key);
+}
+
+void State::end_hints() {
+  for (auto& [name, queue] : queues_) {
+    std::vector<LaneKey> ended;
+    for (auto& [key, lane] : queue.lanes) {
+      if (!lane.hint) continue;
+      // Others find the lane when its grace or the hint is over, whichever comes first.
+      if (lane.turn &&
+          std::min(lane.hint->until, lane.turn->since + lane.hint->grace) == now_) {
+        stirred.lanes.emplace(name, key);
+      }
+      if (lane.hint->until <= now_) ended.push_back(key);
+    }
+    for (const LaneKey& key : ended) {
+      queue.lanes.at(key).hint.reset();
+      tidy(name, key);
+    }
+  }
 }
 
 void State::expire_lease(Epoch epoch) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -26,8 +25,6 @@ enum class Invariant : std::uint8_t {
 
 // "I3: only the current epoch settles".
 std::string_view name(Invariant invariant);
-
-inline bool known_findings() { static const bool k = getenv("STRAND_SIM_KNOWN") != nullptr; return k; }  // TEMPORARY
 
 // Thrown at the first observation that the model cannot accept.
 class Violation : public std::runtime_error {

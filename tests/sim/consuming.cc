@@ -147,7 +147,6 @@ Settle Client::draw_settle(Held& held) {
     settle.then = Settle::Then::park;
     settle.park_reason = "stopped by its holder";
   }
-  if (model::known_findings() && !held.lease.key && settle.then == Settle::Then::park) settle.then = Settle::Then::end;  // TEMPORARY
   if (held.lease.key && random_.one_in(8)) settle.label = draw_label();
   if (held.lease.key && random_.one_in(6)) {
     settle.owner_hint = OwnerHint{"o" + std::to_string(random_.below(3)), draw_wait(),

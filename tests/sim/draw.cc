@@ -127,8 +127,8 @@ Administration Client::draw_administration() {
     case 9:
       if (gossip_.unkeyed.empty()) return ResumeLane{queue, std::nullopt, MessageId{1}};
       return ResumeLane{gossip_.unkeyed.back().first, std::nullopt, gossip_.unkeyed.back().second};
-    case 10: if (model::known_findings()) return ResumeQueue{queue}; return PurgeQueue{queue, std::nullopt};  // TEMPORARY
-    case 11: if (model::known_findings()) return ResumeQueue{queue}; return PurgeQueue{queue, draw_key()};
+    case 10: return PurgeQueue{queue, std::nullopt};
+    case 11: return PurgeQueue{queue, draw_key()};
     case 12: return RemoveQueue{queue, random_.one_in(2)};
     case 13:
     case 14: return Redrive{queue, draw_dead(queue), std::nullopt};

@@ -39,7 +39,11 @@ void World::pump() {
     return;
   }
   while (serves() && !jobs_.empty()) {
-    if (jobs_.front().needs_all_written && !pipeline_->all_written()) break;
+    if (jobs_.front().needs_all_written) {
+      // What is due now must be on disk too.
+      if (pipeline_->all_written()) catch_up();
+      if (!pipeline_->all_written()) break;
+    }
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
     job.run();

@@ -215,6 +215,36 @@ TEST_F(LocalStoreFaults, Administration_behind_a_broken_store_is_refused) {
   EXPECT_TRUE(store().apply(send("orders", "d")));
 }
 
+// A rebuilt engine decides again what is due, and so has something to write each time.
+TEST_F(LocalStoreFaults, Nobody_waits_for_ever_for_a_disk_that_always_fails) {
+  ASSERT_TRUE(store().apply(send("orders", "a", "key")));
+  const Lease lease = lease_one("orders");
+  disk().fail_all_writes();
+  clock().advance(1h);
+  const std::vector<Transaction> transactions = {
+      administer(PurgeQueue{.queue = "orders", .key = {}}), send("orders", "b")};
+  for (const auto& result : store().apply(transactions)) {
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, Errc::unavailable) << result.error().message;
+  }
+  EXPECT_FALSE(store().stats("orders"));
+  EXPECT_FALSE(store().dead_letters({.queue = "orders", .after = {}}));
+
+  disk().heal();
+  EXPECT_EQ(lease_one("orders").messages.front().attempts, 1U);
+}
+
+// Nobody calls, and yet what the rebuilt engine decided is written.
+TEST_F(LocalStoreFaults, What_a_rebuilt_engine_decides_is_written_by_the_timer) {
+  ASSERT_TRUE(store().apply(send("orders", "a", "key")));
+  const Lease lease = lease_one("orders");
+  clock().pass_unnoticed(1h);
+  const std::size_t writes = disk().writes().count();
+  disk().fail_next_write(Fault::before);
+  EXPECT_FALSE(store().apply(send("orders", "b")));
+  EXPECT_TRUE(disk().writes().reaches(writes + 2));
+}
+
 // What callers of a store on a failing disk were told.
 class Promises {
  public:

@@ -36,6 +36,10 @@ class ScriptedBackend final : public engine::Backend {
     const std::lock_guard lock(mutex_);
     write_fault_ = fault;
   }
+  void fail_all_writes() {
+    const std::lock_guard lock(mutex_);
+    write_faults_ = true;
+  }
   void fail_reopens(std::size_t count) {
     const std::lock_guard lock(mutex_);
     reopen_faults_ = count;
@@ -44,6 +48,7 @@ class ScriptedBackend final : public engine::Backend {
   void heal() {
     const std::lock_guard lock(mutex_);
     write_fault_.reset();
+    write_faults_ = false;
     reopen_faults_ = 0;
   }
   // Until released, writes stop before they do anything.
@@ -77,7 +82,8 @@ class ScriptedBackend final : public engine::Backend {
     if (durability == Durability::sync) synced_writes_.raise();
     std::unique_lock lock(mutex_);
     released_.wait(lock, [&] { return !held_; });
-    const std::optional<Fault> fault = std::exchange(write_fault_, std::nullopt);
+    std::optional<Fault> fault = std::exchange(write_fault_, std::nullopt);
+    if (write_faults_) fault = Fault::before;
     lock.unlock();
     if (fault != Fault::before) {
       if (auto written = contents_->write(batch, durability); !written) return written;
@@ -102,6 +108,7 @@ class ScriptedBackend final : public engine::Backend {
   std::condition_variable released_;
   bool held_ = false;
   std::optional<Fault> write_fault_;
+  bool write_faults_ = false;
   std::size_t reopen_faults_ = 0;
 };
 

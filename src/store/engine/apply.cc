@@ -46,6 +46,7 @@ Result<Receipt> Engine::State::apply(const Transaction& transaction, Time now) {
   }
   Receipt receipt;
   if (transaction.admin) {
+    STRAND_ASSERT(!has_decisions(), "what reads the archive waits until all is there");
     const auto affected = administer(*transaction.admin);
     if (!affected) return std::unexpected(affected.error());
     receipt.affected = *affected;

@@ -116,7 +116,8 @@ class Engine {
   void advance(Time now);
 
   // Whether the transaction may only be applied when every decision before it has been written
-  // (those that read the archive: administration).
+  // (those that read the archive: administration). That includes what is due: so advance(), write,
+  // and then apply at now().
   static bool needs_all_written(const Transaction& transaction);
 
   // When advance() has something to do again.

@@ -34,6 +34,7 @@ Engine::State::~State() {
 std::uint64_t Engine::State::next_number() {
   if (next_number_ == meta_.numbers_reserved) {
     meta_.numbers_reserved += numbers_block;
+    put(Family::meta, meta_key(), meta_);
     // Until the reservation is synced, nothing that uses its numbers may be seen.
     decisions_.durability = Durability::sync;
   }

@@ -136,22 +136,28 @@ std::shared_lock<std::shared_mutex> GroupCommit::open_archive(const Lock& lock) 
   return std::shared_lock(archive_gate_);
 }
 
-GroupCommit::Alone::Alone(GroupCommit& commits, Lock& lock) : commits_(commits) {
-  STRAND_ASSERT(lock.owns_lock() && !commits.closed_, "one is alone at a time");
+GroupCommit::Alone::Alone(GroupCommit& commits) : commits_(commits) {
+  STRAND_ASSERT(!commits.closed_, "one is alone at a time");
   commits.closed_ = true;
-  Pipeline& pipeline = commits.pipeline_;
-  while (!pipeline.broken() && !pipeline.all_written()) {
-    if (pipeline.can_take()) {
-      commits.lead(lock);
-    } else {
-      commits.sleep(lock, commits.in_flight());
-    }
-  }
 }
 
 GroupCommit::Alone::~Alone() {
   commits_.closed_ = false;
   commits_.opened_.notify_all();
+}
+
+Result<void> GroupCommit::Alone::wait_all_written(Lock& lock) {
+  // When a write fails, the engine that was read again may have something to write as well. If that
+  // fails too, the disk is in no state to wait for.
+  Result<void> outcome;
+  for (int writes = 0; writes < 2; ++writes) {
+    outcome = commits_.wait(lock, commits_.decided());
+    if (commits_.pipeline_.all_written()) return {};
+    if (commits_.broken()) break;
+  }
+  return failure(Errc::unavailable,
+                 fmt::format("not applied, because a write before it failed ({}); repeat it",
+                             outcome ? "not yet written" : outcome.error().message));
 }
 
 }  // namespace strand::local

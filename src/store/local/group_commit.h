@@ -70,14 +70,17 @@ class GroupCommit {
   // Writes it.
   void flush_unattended(Lock& lock);
 
-  // While it lives, no other call enters, and everything that was decided before has an outcome.
-  // Made and destroyed with the lock held. The store may be broken() afterwards.
+  // While it lives, no other call enters. Made and destroyed with the lock held.
   class Alone {
    public:
-    Alone(GroupCommit& commits, Lock& lock);
+    explicit Alone(GroupCommit& commits);
     ~Alone();
     Alone(const Alone&) = delete;
     Alone& operator=(const Alone&) = delete;
+
+    // Waits until all that was decided has an outcome, and what can be read has been written.
+    // Fails with `unavailable` if that cannot be had.
+    Result<void> wait_all_written(Lock& lock);
 
    private:
     GroupCommit& commits_;

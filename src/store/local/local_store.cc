@@ -152,20 +152,26 @@ std::vector<Result<Receipt>> LocalStore::apply(std::span<const Transaction> tran
     std::optional<GroupCommit::Alone> alone;
     if (Engine::needs_all_written(transaction)) {
       const CommitNumber before = commits_.decided();
-      alone.emplace(commits_, *lock);
+      alone.emplace(commits_);
+      const Result<void> all_written = alone->wait_all_written(*lock);
       hold_back(results, unwritten, commits_.wait(*lock, before));
       unwritten = results.size();
       if (commits_.broken()) break;
-      now = commits_.now();
+      // Time has stood still meanwhile: whatever became due since is not on disk yet.
+      now = commits_.engine().now();
+      if (!all_written) {
+        results.emplace_back(std::unexpected(all_written.error()));
+        continue;
+      }
     }
     results.push_back(commits_.engine().apply(transaction, now));
   }
-  const Result<void> outcome = wait(*lock, commits_.decided());
-  hold_back(results, unwritten, outcome);
+  hold_back(results, unwritten, wait(*lock, commits_.decided()));
   if (results.size() < transactions.size()) {
-    results.resize(transactions.size(), failure(Errc::unavailable,
-                                                "a write before it failed, and the store cannot be "
-                                                "read again at the moment; repeat it"));
+    results.resize(transactions.size(),
+                   failure(Errc::unavailable,
+                           "not applied, because a write before it failed, and the store cannot be "
+                           "read again at the moment; repeat it"));
   }
   return results;
 }
