@@ -281,6 +281,21 @@ TEST_P(StoreConformance, A_lane_forgets_its_label_when_its_execution_is_closed_a
   EXPECT_EQ(lease_one("workflow").label, "checkout@2");
 }
 
+// What the open execution kept for the lane must not be lost when the execution closes first.
+// Rules: S20 S22 Labels
+TEST_P(StoreConformance, A_held_lane_keeps_the_label_of_an_execution_that_closes_over_a_reopen) {
+  enqueue("workflow", key("7"), "start", {.label = "checkout@1"});
+  const Lease start = lease_one("workflow");
+  ASSERT_TRUE(apply(together(append(start, 1, 0, {"started"}), all_acked(start))));
+  enqueue("workflow", key("7"), "go on");
+  const Lease last = lease_one("workflow", 1h);
+  ASSERT_TRUE(
+      apply(together(append(last, 1, 1, {"done"}, "completed"), settlement(last, {}, Then::keep))));
+  reopen();
+  const auto peeked = Answer(store().peek({.queue = "workflow"})).value();
+  EXPECT_EQ(peeked.items.at(0).label, "checkout@1");
+}
+
 // Migrating a running instance is its worker's decision, with the turn that makes it.
 // Rules: S20
 // Behaviours: provider_updates_pinned_version_when_told

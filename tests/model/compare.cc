@@ -104,6 +104,13 @@ void Model::shown(const Page<PeekedMessage>& due, const Page<PeekedMessage>& see
          [&] { return said("peek", text(due), text(seen)); });
 }
 
+void Model::current(const Token& token, bool seen) const {
+  expect(decided_.is_current(token) == seen, Invariant::current_epoch, [&] {
+    return text(token) + (seen ? " is not current" : " is current") +
+           ", but the store says otherwise";
+  });
+}
+
 void Model::next_due(const std::optional<Time>& seen) const {
   const std::optional<Time> due = decided_.next_due();
   expect(!due || (seen && *seen <= *due), Invariant::drains, [&] {

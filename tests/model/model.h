@@ -75,6 +75,7 @@ class Model {
   void topics(const std::vector<Topic>& seen) const;
   Page<PeekedMessage> peek(const PeekQuery& query, const Result<Page<PeekedMessage>>& seen);
   void shown(const Page<PeekedMessage>& due, const Page<PeekedMessage>& seen) const;
+  void current(const Token& token, bool seen) const;
   // The store's own timer must not miss anything.
   void next_due(const std::optional<Time>& seen) const;
 

@@ -17,6 +17,11 @@ Duration backoff_step(const QueueSettings& settings, std::uint32_t attempts) {
 
 }  // namespace
 
+bool State::is_current(const Token& token) const {
+  const auto it = holds_.find(token.epoch());
+  return it != holds_.end() && it->second.token == token;
+}
+
 Hold& State::current(const Token& token) {
   const auto it = holds_.find(token.epoch());
   if (it != holds_.end() && it->second.token == token) return it->second;

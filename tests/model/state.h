@@ -222,6 +222,7 @@ class State {
   [[nodiscard]] Time accepted_at() const { return accepted_at_; }
   [[nodiscard]] std::uint64_t live_messages() const;
   [[nodiscard]] bool exists_live(MessageId id) const;
+  [[nodiscard]] bool is_current(const Token& token) const;
   [[nodiscard]] bool is_ready(const std::string& queue, const LaneKey& key) const;
   [[nodiscard]] bool has_ready(const std::string& queue) const;
   // Checks S16, S2 and the like on the model's own state: the rules themselves must hold them.

@@ -236,6 +236,13 @@ void World::read_stats(const std::string& queue) {
   pump();
 }
 
+void World::read_current(const Token& token) {
+  if (!serves()) return;
+  catch_up();
+  model_.current(token, engine().is_current(token));
+  pump();
+}
+
 void World::read_lists() {
   if (!serves()) return;
   catch_up();

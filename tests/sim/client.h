@@ -69,6 +69,9 @@ class Client {
   void mischief();
   void bad_transaction();
   void bad_token();
+  void bad_id();
+  void bad_settle();
+  void bad_request();
 
   // Gives the transaction an id and a durability, applies it, remembers it for repeats.
   void submit(Transaction transaction, World::Reply<Receipt> reply = {});

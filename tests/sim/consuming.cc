@@ -242,7 +242,70 @@ void Client::turn() {
 
 // --- Misbehaving ---
 
-void Client::mischief() { return random_.one_in(2) ? bad_token() : bad_transaction(); }
+void Client::mischief() {
+  switch (random_.below(8)) {
+    case 0:
+    case 1:
+    case 2: return bad_token();
+    case 3: return bad_id();
+    case 4: return bad_settle();
+    case 5: return bad_request();
+    default: return bad_transaction();
+  }
+}
+
+// Ids that are too old, from the future, already given up, or impossible.
+void Client::bad_id() {
+  Transaction transaction;
+  transaction.sends.push_back(draw_send());
+  TransactionId id{1000 + number_, next_transaction_++, world_.client_now(), 0};
+  const Duration window = world_.plan().limits.transaction_window;
+  switch (random_.below(5)) {
+    case 0: id.time -= window; break;
+    case 1: id.time += window + milliseconds{random_.between(0, 60'000)}; break;
+    case 2: id.number = random_.below(next_transaction_); break;
+    case 3: id.lowest_unanswered = id.number + 1; break;
+    default: id.lowest_unanswered = id.number; break;
+  }
+  transaction.id = id;
+  world_.apply(transaction, waiting<Receipt>([](const auto&) {}));
+}
+
+// Names messages that the lease does not carry, or one of them twice.
+void Client::bad_settle() {
+  Held* held = draw_held(false);
+  if (held == nullptr) return bad_token();
+  Transaction transaction;
+  Settle settle{held->lease.token, {}, Settle::Then::keep, "", {}, {}};
+  for (const MessageId id : held->left) settle.outcomes.push_back(draw_outcome(id));
+  switch (random_.below(3)) {
+    case 0: settle.outcomes.push_back(draw_outcome(MessageId{1})); break;
+    case 1:
+      if (!settle.outcomes.empty()) settle.outcomes.push_back(settle.outcomes.front());
+      break;
+    default:
+      settle.label = "red";
+      transaction.settles.push_back(settle);
+      break;
+  }
+  transaction.settles.push_back(settle);
+  submit(std::move(transaction));
+}
+
+void Client::bad_request() {
+  LeaseRequest request = draw_request();
+  switch (random_.below(8)) {
+    case 0: request.lanes = 0; break;
+    case 1: request.messages = 0; break;
+    case 2: request.seize = true; break;
+    case 3: request.key = ""; break;
+    case 4: request.lease = milliseconds{0}; break;
+    case 5: request.lease = std::chrono::hours{25}; break;
+    case 6: request.lanes = world_.plan().limits.lease_lanes_max + 1; break;
+    default: request.queue = "nowhere"; break;
+  }
+  world_.lease(request, waiting<std::vector<Lease>>([](const auto&) {}));
+}
 
 // Old tokens, forged ones, and tokens of others: the fence must hold.
 void Client::bad_token() {
@@ -252,6 +315,7 @@ void Client::bad_token() {
   if (random_.one_in(8)) {
     token = Token(Epoch{static_cast<std::uint64_t>(token.epoch()) + 1}, token.place(), token.seal());
   }
+  world_.read_current(token);
   switch (random_.below(3)) {
     case 0:
       return world_.pull(token, Cursor{random_.below(3)}, {}, waiting<Pulled>([](const auto&) {}));

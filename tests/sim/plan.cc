@@ -28,7 +28,9 @@ std::string_view name(Action action) {
 
 Plan::Plan(std::uint64_t the_seed) : seed(the_seed) {
   Random random = Random(the_seed).fork(1);
-  steps_max = static_cast<std::uint64_t>(random.between(60, 360));
+  // Some mistakes need a long life; most need many short ones.
+  steps_max = static_cast<std::uint64_t>(random.one_in(20) ? random.between(500, 1200)
+                                                           : random.between(60, 400));
   faults.fill(true);
   actions.fill(true);
 
@@ -63,6 +65,9 @@ Plan::Plan(std::uint64_t the_seed) : seed(the_seed) {
   limits.transaction_operations_max = 64;
   limits.page_max = 1000;
   limits.lease_lanes_max = 1000;
+  limits.failures_kept_max = random.one_in(2) ? 2 : 100;
+  limits.transaction_window = ms(random.pick(std::vector<std::int64_t>{900'000, 20'000, 1000}));
+  limits.request_window = ms(random.pick(std::vector<std::int64_t>{300'000, 5000, 300}));
 }
 
 bool Plan::happens(Fault fault, Random& random) const {

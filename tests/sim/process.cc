@@ -63,8 +63,31 @@ void World::resolve() {
     if (!outcome) break;
     const Pending pending = std::move(pending_.front());
     pending_.pop_front();
+    check_outcome(pending.commit, *outcome);
     pending.settle(*outcome);
   }
+}
+
+// S1 and S21: the simulator knows what is on the disk, so it knows what each call must be told.
+void World::check_outcome(engine::CommitNumber commit, const Result<void>& outcome) const {
+  const engine::CommitNumber on_disk = backend_.shown_commit();
+  if (outcome) {
+    const auto after = taken_.upper_bound(commit);
+    const engine::CommitNumber needed = after == taken_.begin() ? 0 : *std::prev(after);
+    model::expect(needed <= on_disk && commit <= std::max(last_taken_, on_disk),
+                  Invariant::nothing_lost, [&] {
+                    return "commit " + std::to_string(commit) + " was answered, but the disk has " +
+                           std::to_string(on_disk);
+                  });
+    return;
+  }
+  const bool unknown = failed_ && commit <= *failed_ && !failed_is_known_;
+  const Errc due = unknown ? Errc::unknown_outcome : Errc::unavailable;
+  model::expect(failed_ && commit > last_written_ && outcome.error().code == due,
+                Invariant::contract, [&] {
+                  return "commit " + std::to_string(commit) + " had to be " + model::text(due) +
+                         ", but was " + model::text(outcome.error());
+                });
 }
 
 void World::after_call() {
@@ -89,6 +112,8 @@ void World::start_write() {
   if (!serves() || writing_ || !pipeline_->can_take()) return;
   in_flight_ = &pipeline_->take();
   writing_ = true;
+  last_taken_ = in_flight_->commit;
+  if (!in_flight_->mutations.empty()) taken_.insert(last_taken_);
   if (in_flight_->mutations.empty()) {
     finish_write();
     return;
@@ -137,11 +162,15 @@ void World::finish_write() {
     }
     model_.written(commit, backend_.unsynced() == 0, told_by(woken));
   } else if (pipeline_->broken()) {
+    failed_ = commit;
+    failed_is_known_ = false;
     trace([] { return "the store cannot be read again"; });
     after(random_.between(1, 500), [this, incarnation = incarnation_] {
       if (incarnation == incarnation_) recover();
     });
   } else {
+    failed_ = commit;
+    failed_is_known_ = true;
     after_reload(false, last_written_);
   }
   resolve();
@@ -166,6 +195,7 @@ void World::recover() {
 
 void World::after_reload(bool opened, engine::CommitNumber floor) {
   const engine::CommitNumber survived = backend_.shown_commit();
+  std::erase_if(taken_, [&](engine::CommitNumber commit) { return commit > survived; });
   trace([&] {
     return "the store was read at commit " + std::to_string(survived) + ", time " +
            model::text(engine().now());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,7 @@ class World {
   // --- Reads, compared with the model at once (reads.cc) ---
 
   void read_stats(const std::string& queue);
+  void read_current(const Token& token);
   void read_lists();
   void read_peek(const PeekQuery& query, Reply<Page<PeekedMessage>> reply);
   void read_dead_letters(const DeadLettersQuery& query, const Reply<Page<DeadLetter>>& reply);
@@ -74,6 +76,8 @@ class World {
   // Closes the store, at rest, and opens it again.
   void restart();
   [[nodiscard]] bool serves() const;
+  // What the engine says that messages take of memory.
+  [[nodiscard]] std::size_t memory_bytes() const { return pipeline_->engine().memory_bytes(); }
   // Everything is written and answered.
   [[nodiscard]] bool at_rest() const;
   // Lets store time pass without anything else.
@@ -126,6 +130,7 @@ class World {
   void pump();
   void await(engine::CommitNumber commit, std::function<void(const Result<void>&)> settle);
   void resolve();
+  void check_outcome(engine::CommitNumber commit, const Result<void>& outcome) const;
   void start_write();
   void finish_write();
   FaultyBackend::WriteFault draw_write_fault();
@@ -174,6 +179,11 @@ class World {
   std::list<Pending> pending_;
   bool writing_ = false;
   const engine::Decisions* in_flight_ = nullptr;  // the pipeline's, while writing_
+  std::set<engine::CommitNumber> taken_;  // batches with something to write, since the last open
+  engine::CommitNumber last_taken_ = 0;
+  // The batch whose write failed, and whether it is known what became of it.
+  std::optional<engine::CommitNumber> failed_;
+  bool failed_is_known_ = false;
   engine::CommitNumber last_written_ = 0;    // confirmed, and not empty
   engine::CommitNumber last_durable_ = 0;
   Time last_decided_{};                      // the highest store time that anybody has seen

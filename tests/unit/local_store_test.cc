@@ -212,6 +212,23 @@ TEST_F(LocalStoreTest, Administration_sees_what_was_decided_just_before) {
   EXPECT_EQ(lease_one("orders").messages.front().id, id);
 }
 
+// What became due just before belongs to what it must find in the archive.
+TEST_F(LocalStoreTest, Administration_sees_what_is_due_by_then) {
+  QueueSettings settings;
+  settings.on_expired = OnExpired::dead;
+  ASSERT_TRUE(store().apply(administer(ConfigureQueue{.queue = "orders", .settings = settings})));
+  Transaction expiring = send("orders", "a");
+  expiring.sends.front().ttl = 5s;
+  const auto sent = store().apply(expiring);
+  ASSERT_TRUE(sent);
+  clock().pass_unnoticed(5s);
+  const auto redriven = store().apply(
+      administer(Redrive{.queue = "orders", .ids = {sent->sent.front().id}, .to = {}}));
+  ASSERT_TRUE(redriven) << redriven.error().message;
+  EXPECT_EQ(redriven->time, store().now());
+  EXPECT_EQ(ready("orders"), 1U);
+}
+
 TEST_F(LocalStoreTest, Nobody_gets_ahead_of_administration_that_waits_for_a_write) {
   const std::size_t writes = disk().writes().count();
   disk().hold_writes();

@@ -111,6 +111,11 @@ void Engine::State::perform_histories(const Transaction& transaction, Plan& plan
   for (const Append& op : transaction.appends)
     append(op, planned(op.token));
   for (Plan::Instance& instance : plan.instances) {
+    // A label that the open execution has kept is the lane's own from now on.
+    if (!instance.before.exists || instance.before.record.last.outcome) {
+      LaneEdit edit(*this, *instance.lease->lane);
+      instance.lease->lane->changed = true;
+    }
     keep_instance(instance.key, std::move(instance.before));
   }
 }

@@ -117,10 +117,9 @@ void LocalStore::arm_timer() {
 
 Time LocalStore::apply_due() {
   const Time now = commits_.now();
-  if (const auto due = commits_.engine().next_due(); due && *due <= now) {
-    commits_.engine().advance(now);
-    due_commit_ = commits_.decided();
-  }
+  const auto due = commits_.engine().next_due();
+  commits_.engine().advance(now);
+  if (due && *due <= now) due_commit_ = commits_.decided();
   // A rebuilt engine has applied by itself what was due.
   if (std::exchange(rebuilds_, commits_.rebuilds()) != commits_.rebuilds()) {
     due_commit_ = commits_.decided();
