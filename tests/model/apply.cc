@@ -66,6 +66,8 @@ void State::perform(const Transaction& transaction, const Receipt* seen) {
   if (seen != nullptr) expect_sizes(transaction, *seen);
   if (transaction.id && perform_known(transaction, seen)) return;
   attempt([&] { validate(transaction, limits_); });
+  if (refusals_ != nullptr && !refusals_->empty()) return;
+  attempt([&] { validate_settled_once(transaction); });
 
   Receipt mine;
   mine.time = now_;
@@ -119,7 +121,10 @@ bool State::perform_known(const Transaction& transaction, const Receipt* seen) {
       }
       return true;
     }
-    if (id.number < client->second.lowest_unanswered) {
+    const bool remembered = client->second.latest + limits_.transaction_window > now_;
+    const bool must = remembered && id.number < client->second.lowest_unanswered;
+    const bool may = seen == nullptr && id.number < client->second.lowest_perhaps;
+    if (must || may) {
       refuse({Errc::transaction_expired, "below the client's lowest unanswered number"});
     }
   }
@@ -137,8 +142,11 @@ bool State::perform_known(const Transaction& transaction, const Receipt* seen) {
 
 void State::remember(const Transaction& transaction, const Receipt& receipt) {
   ClientState& client = clients_[transaction.id->client];
+  if (client.latest + limits_.transaction_window <= now_) client.lowest_unanswered = 0;
+  client.lowest_perhaps = std::max(client.lowest_perhaps, transaction.id->lowest_unanswered);
   client.lowest_unanswered =
       std::max(client.lowest_unanswered, transaction.id->lowest_unanswered);
+  client.latest = std::max(client.latest, transaction.id->time);
   client.receipts[transaction.id->number] = {content(transaction), transaction.id->time, receipt};
   std::erase_if(client.receipts,
                 [&](const auto& entry) { return entry.first < client.lowest_unanswered; });

@@ -77,6 +77,7 @@ bool State::settle_one(const Hold& hold, const Outcome& outcome) {
   LaneState& lane = queue.lanes.at(hold.lane);
   const auto found = std::ranges::find_if(
       lane.items, [&](const Item& item) { return item.message.id == outcome.id; });
+  if (found == lane.items.end()) throw Refused{Errc::message_not_leased, "settled before"};
   const Uid uid = found->uid;
   switch (outcome.kind) {
     case Outcome::Kind::ack:

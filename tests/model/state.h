@@ -120,6 +120,9 @@ struct Publication {
 
 struct ClientState {
   std::uint64_t lowest_unanswered = 0;
+  // When the last of its ids is out of the window, a client may be forgotten, and need not be.
+  Time latest{};
+  std::uint64_t lowest_perhaps = 0;
   struct Stored {
     std::string content;
     Time time;
@@ -400,6 +403,7 @@ class State {
 
 // Checks of a request alone (validate.cc); throw Refused.
 void validate(const Transaction& transaction, const Limits& limits);
+void validate_settled_once(const Transaction& transaction);
 void validate(const LeaseRequest& request, const Limits& limits);
 void validate(const PullLimits& pull, const Limits& limits);
 void validate_lease_length(Duration lease, const Limits& limits);

@@ -82,9 +82,7 @@ void validate(const Send& send, const Limits& limits) {
 }
 
 void validate(const Settle& settle, const Limits& limits) {
-  std::set<MessageId> named;
   for (const Outcome& outcome : settle.outcomes) {
-    if (!named.insert(outcome.id).second) invalid("a message is settled twice");
     if (outcome.reason.size() > limits.reason_bytes_max) beyond("a reason is too long");
     if (outcome.delay) {
       if (outcome.kind != Outcome::Kind::retry) invalid("a delay without retry");
@@ -167,6 +165,17 @@ bool only_administration(const Transaction& transaction) {
 
 }  // namespace
 
+void validate_settled_once(const Transaction& transaction) {
+  std::set<Token> settled;
+  for (const Settle& settle : transaction.settles) {
+    if (!settled.insert(settle.token).second) invalid("a lease is settled twice");
+    std::set<MessageId> named;
+    for (const Outcome& outcome : settle.outcomes) {
+      if (!named.insert(outcome.id).second) invalid("a message is settled twice");
+    }
+  }
+}
+
 void validate_lease_length(Duration lease, const Limits& limits) {
   if (lease < limits.lease_min || lease > limits.lease_max) out_of_range("a lease length");
 }
@@ -178,11 +187,7 @@ void validate(const Transaction& transaction, const Limits& limits) {
   if (operations_of(transaction) > limits.transaction_operations_max) {
     throw Refused{Errc::transaction_too_large, "too many operations"};
   }
-  std::set<Token> settled;
-  for (const Settle& x : transaction.settles) {
-    if (!settled.insert(x.token).second) invalid("a lease is settled twice");
-    validate(x, limits);
-  }
+  for (const Settle& x : transaction.settles) validate(x, limits);
   for (const Append& x : transaction.appends) {
     if (x.execution == 0) invalid("executions are numbered from 1");
   }

@@ -74,7 +74,8 @@ void World::check_outcome(engine::CommitNumber commit, const Result<void>& outco
   if (outcome) {
     const auto after = taken_.upper_bound(commit);
     const engine::CommitNumber needed = after == taken_.begin() ? 0 : *std::prev(after);
-    model::expect(needed <= on_disk && commit <= std::max(last_taken_, on_disk),
+    const bool gathering = pipeline_->engine().has_decisions();
+    model::expect(needed <= on_disk && (!gathering || commit < pipeline_->engine().gathering()),
                   Invariant::nothing_lost, [&] {
                     return "commit " + std::to_string(commit) + " was answered, but the disk has " +
                            std::to_string(on_disk);
@@ -112,8 +113,7 @@ void World::start_write() {
   if (!serves() || writing_ || !pipeline_->can_take()) return;
   in_flight_ = &pipeline_->take();
   writing_ = true;
-  last_taken_ = in_flight_->commit;
-  if (!in_flight_->mutations.empty()) taken_.insert(last_taken_);
+  if (!in_flight_->mutations.empty()) taken_.insert(in_flight_->commit);
   if (in_flight_->mutations.empty()) {
     finish_write();
     return;

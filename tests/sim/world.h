@@ -180,7 +180,6 @@ class World {
   bool writing_ = false;
   const engine::Decisions* in_flight_ = nullptr;  // the pipeline's, while writing_
   std::set<engine::CommitNumber> taken_;  // batches with something to write, since the last open
-  engine::CommitNumber last_taken_ = 0;
   // The batch whose write failed, and whether it is known what became of it.
   std::optional<engine::CommitNumber> failed_;
   bool failed_is_known_ = false;

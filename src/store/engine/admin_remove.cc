@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -85,6 +87,7 @@ std::uint64_t Engine::State::empty_queue(Queue& queue) {
       message.extras->dead_notice_to.reset();
     }
   }
+  std::ranges::sort(leases, {}, &LeaseNode::epoch);  // not in the order of a hash table
   for (LeaseNode* lease : leases)
     revoke(*lease);
   std::vector<MessageNode*> messages;

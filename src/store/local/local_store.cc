@@ -108,7 +108,7 @@ void LocalStore::arm_timer() {
   if (commits_.broken()) return;
   auto due = commits_.engine().next_due();
   // After a failed write: the engine that was read again may have decided something by itself.
-  if (commits_.unattended()) due = commits_.engine().now();
+  if (commits_.unattended()) due = Time::min();
   if (due && *due < timer_wakes_at_) {
     timer_wakes_at_ = *due;
     alarm_.ring();
