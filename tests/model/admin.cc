@@ -29,15 +29,17 @@ std::uint64_t State::administer(const ResumeQueue& x) {
   if (!queue.paused) return 0;
   queue.paused = false;
   stirred.queues.insert(x.queue);
-  for (auto& [key, lane] : queue.lanes) lane.offered.clear();
+  for (auto& [key, lane] : queue.lanes)
+    lane.offered.clear();
   return 0;
 }
 
 std::uint64_t State::administer(const ResumeLane& x) {
   QueueState& queue = existing(x.queue);
   for (auto& [key, lane] : queue.lanes) {
-    const bool meant = x.key ? key.key == x.key
-                             : !key.key && !lane.items.empty() && lane.items.front().message.id == *x.id;
+    const bool meant =
+        x.key ? key.key == x.key
+              : !key.key && !lane.items.empty() && lane.items.front().message.id == *x.id;
     if (!meant) continue;
     if (!lane.parked) break;
     lane.parked.reset();
@@ -79,8 +81,8 @@ std::uint64_t State::administer(const PurgeQueue& x) {
 
 std::uint64_t State::administer(const RemoveQueue& x) {
   QueueState& queue = existing(x.queue);
-  bool in_use = std::ranges::any_of(
-      holds_, [&](const auto& entry) { return entry.second.queue == x.queue; });
+  bool in_use =
+      std::ranges::any_of(holds_, [&](const auto& entry) { return entry.second.queue == x.queue; });
   for (const auto& [key, executions] : queue.instances) {
     in_use = in_use || open_execution(queue, key) != nullptr;
   }
@@ -93,15 +95,18 @@ std::uint64_t State::administer(const RemoveQueue& x) {
   }
   const std::uint64_t dead = queue.dead.size();
   removing_ = x.queue;
-  for (const Epoch epoch : leases) end_hold(epoch);
+  for (const Epoch epoch : leases)
+    end_hold(epoch);
   std::vector<Item> ended;
   for (auto& [key, lane] : queue.lanes) {
-    for (Item& item : lane.items) ended.push_back(item);
+    for (Item& item : lane.items)
+      ended.push_back(item);
   }
   std::ranges::sort(ended, {}, &Item::uid);
   const std::uint64_t affected = ended.size() + dead;
   queues_.erase(x.queue);
-  for (const Item& item : ended) send_notice(x.queue, item, "purged", "");
+  for (const Item& item : ended)
+    send_notice(x.queue, item, "purged", "");
   removing_.reset();
   return affected;
 }
@@ -117,7 +122,8 @@ std::uint64_t State::administer(const Redrive& x) {
   QueueState& queue = existing(x.queue);
   std::vector<Uid> uids;
   uids.reserve(x.ids.size());
-  for (const MessageId id : x.ids) uids.push_back(dead_by_id(queue, id));
+  for (const MessageId id : x.ids)
+    uids.push_back(dead_by_id(queue, id));
   for (const Uid uid : uids) {
     if (x.to && *x.to != x.queue) {
       redrive_to(x.queue, uid, *x.to);
@@ -169,7 +175,8 @@ std::uint64_t State::administer(const DropDead& x) {
   QueueState& queue = existing(x.queue);
   std::vector<Uid> uids;
   uids.reserve(x.ids.size());
-  for (const MessageId id : x.ids) uids.push_back(dead_by_id(queue, id));
+  for (const MessageId id : x.ids)
+    uids.push_back(dead_by_id(queue, id));
   for (const Uid uid : uids) {
     queue.dead.erase(uid);
     ++queue.dropped;

@@ -13,12 +13,17 @@ Invariant guard_of(Errc code) {
   switch (code) {
     case Errc::lease_lost:
     case Errc::invalid_token:
-    case Errc::message_not_leased: return Invariant::current_epoch;
-    case Errc::version_mismatch: return Invariant::record_versions;
-    case Errc::history_mismatch: return Invariant::one_chain;
+    case Errc::message_not_leased:
+      return Invariant::current_epoch;
+    case Errc::version_mismatch:
+      return Invariant::record_versions;
+    case Errc::history_mismatch:
+      return Invariant::one_chain;
     case Errc::transaction_conflict:
-    case Errc::transaction_expired: return Invariant::exactly_once_id;
-    default: return Invariant::contract;
+    case Errc::transaction_expired:
+      return Invariant::exactly_once_id;
+    default:
+      return Invariant::contract;
   }
 }
 
@@ -54,8 +59,9 @@ void State::apply(const Transaction& transaction, Time at, const Result<Receipt>
     return text(transaction) + "\n  had to succeed, but the answer was " + text(seen.error());
   });
   // Of several reasons to fail, any may be named.
-  const bool named = std::ranges::any_of(
-      reasons, [&](const Refused& reason) { return reason.code == code || reason.or_code == code; });
+  const bool named = std::ranges::any_of(reasons, [&](const Refused& reason) {
+    return reason.code == code || reason.or_code == code;
+  });
   expect(named, guard_of(reasons.front().code), [&] {
     return text(transaction) + "\n  had to fail with " + text(reasons.front().code) + ", " +
            reasons.front().why + ", but the answer was " + text(seen.error());
@@ -65,17 +71,22 @@ void State::apply(const Transaction& transaction, Time at, const Result<Receipt>
 void State::perform(const Transaction& transaction, const Receipt* seen) {
   if (seen != nullptr) expect_sizes(transaction, *seen);
   if (transaction.id && perform_known(transaction, seen)) return;
+  const std::size_t reasons = refusals_ == nullptr ? 0 : refusals_->size();
   attempt([&] { validate(transaction, limits_); });
-  if (refusals_ != nullptr && !refusals_->empty()) return;
+  if (refusals_ != nullptr && refusals_->size() > reasons) return;
   attempt([&] { validate_settled_once(transaction); });
 
   Receipt mine;
   mine.time = now_;
   foresee(transaction);
-  for (const RemoveHistory& x : transaction.remove_histories) attempt([&] { remove_history(x); });
-  for (const Append& x : transaction.appends) attempt([&] { append(x); });
-  for (const Settle& x : transaction.settles) attempt([&] { settle(x); });
-  for (const Cancel& x : transaction.cancels) mine.cancelled.push_back(cancel(x));
+  for (const RemoveHistory& x : transaction.remove_histories)
+    attempt([&] { remove_history(x); });
+  for (const Append& x : transaction.appends)
+    attempt([&] { append(x); });
+  for (const Settle& x : transaction.settles)
+    attempt([&] { settle(x); });
+  for (const Cancel& x : transaction.cancels)
+    mine.cancelled.push_back(cancel(x));
   for (std::size_t i = 0; i < transaction.sends.size(); ++i) {
     const Sent* answer = seen == nullptr ? nullptr : &seen->sent[i];
     attempt([&] { mine.sent.push_back(send(transaction.sends[i], answer)); });
@@ -144,8 +155,7 @@ void State::remember(const Transaction& transaction, const Receipt& receipt) {
   ClientState& client = clients_[transaction.id->client];
   if (client.latest + limits_.transaction_window <= now_) client.lowest_unanswered = 0;
   client.lowest_perhaps = std::max(client.lowest_perhaps, transaction.id->lowest_unanswered);
-  client.lowest_unanswered =
-      std::max(client.lowest_unanswered, transaction.id->lowest_unanswered);
+  client.lowest_unanswered = std::max(client.lowest_unanswered, transaction.id->lowest_unanswered);
   client.latest = std::max(client.latest, transaction.id->time);
   client.receipts[transaction.id->number] = {content(transaction), transaction.id->time, receipt};
   std::erase_if(client.receipts,

@@ -22,7 +22,8 @@ bool alike(const Result<T>& due, const auto& seen) {
 template <class T>
 std::string list(const std::vector<T>& items) {
   std::string out;
-  for (const T& item : items) out += "\n    " + text(item);
+  for (const T& item : items)
+    out += "\n    " + text(item);
   return out;
 }
 
@@ -47,18 +48,17 @@ void Model::stats(const std::string& queue, const Result<QueueStats>& seen) cons
   const bool same = alike(due, seen) && (!due || *due == *seen);
   if (seen) {
     const QueueStats& s = *seen;
-    expect(s.accepted ==
-               s.acked + s.expired + s.dropped + s.moved + s.purged + s.dead + s.live(),
+    expect(s.accepted == s.acked + s.expired + s.dropped + s.moved + s.purged + s.dead + s.live(),
            Invariant::conservation, [&] { return quote(queue) + ": " + text(s); });
   }
-  expect(same, Invariant::conservation, [&] {
-    return said("the count of " + quote(queue), text(due), text(seen));
-  });
+  expect(same, Invariant::conservation,
+         [&] { return said("the count of " + quote(queue), text(due), text(seen)); });
 }
 
 void Model::queues(const std::vector<QueueInfo>& seen) const {
   const std::vector<QueueInfo> due = decided_.queue_infos();
-  expect(due == seen, Invariant::contract, [&] { return said("the list of queues", list(due), list(seen)); });
+  expect(due == seen, Invariant::contract,
+         [&] { return said("the list of queues", list(due), list(seen)); });
 }
 
 void Model::subscriptions(const std::vector<Subscription>& seen) const {
@@ -76,17 +76,16 @@ void Model::topics(const std::vector<Topic>& seen) const {
 Page<PeekedMessage> Model::peek(const PeekQuery& query, const Result<Page<PeekedMessage>>& seen) {
   std::vector<std::pair<Uid, MessageId>> learned;
   const Result<Page<PeekedMessage>> due = decided_.peek(query, seen, learned);
-  for (const auto& [uid, id] : learned) learn(uid, id);
-  expect(alike(due, seen), Invariant::contract, [&] {
-    return said("peek of " + quote(query.queue), text(due), text(seen));
-  });
+  for (const auto& [uid, id] : learned)
+    learn(uid, id);
+  expect(alike(due, seen), Invariant::contract,
+         [&] { return said("peek of " + quote(query.queue), text(due), text(seen)); });
   if (!due) return {};
-  const bool same = due->more == seen->more &&
-                    std::ranges::equal(due->items, seen->items, {}, bare, bare);
+  const bool same =
+      due->more == seen->more && std::ranges::equal(due->items, seen->items, {}, bare, bare);
   const bool fewer = seen->items.size() < due->items.size();
-  expect(same, fewer ? Invariant::nothing_lost : Invariant::contract, [&] {
-    return said("peek of " + quote(query.queue), text(*due), text(*seen));
-  });
+  expect(same, fewer ? Invariant::nothing_lost : Invariant::contract,
+         [&] { return said("peek of " + quote(query.queue), text(*due), text(*seen)); });
   return *due;
 }
 
@@ -111,6 +110,11 @@ void Model::current(const Token& token, bool seen) const {
   });
 }
 
+void Model::memory(std::size_t bytes) const {
+  expect(bytes == 0 || decided_.lane_count() > 0, Invariant::conservation,
+         [&] { return "an empty store counts " + std::to_string(bytes) + " bytes"; });
+}
+
 void Model::next_due(const std::optional<Time>& seen) const {
   const std::optional<Time> due = decided_.next_due();
   expect(!due || (seen && *seen <= *due), Invariant::drains, [&] {
@@ -129,8 +133,8 @@ void Model::learn(Uid uid, MessageId id) {
 void Model::dead_letters(const DeadLettersQuery& query, const Result<Page<DeadLetter>>& seen) {
   Result<State::DeadPage> due = written_.dead_letters(query);
   expect(alike(due, seen), Invariant::contract, [&] {
-    return said("dead letters of " + quote(query.queue),
-                due ? text(due->page) : text(due.error()), text(seen));
+    return said("dead letters of " + quote(query.queue), due ? text(due->page) : text(due.error()),
+                text(seen));
   });
   if (!due) return;
   for (std::size_t i = 0; i < due->page.items.size() && i < seen->items.size(); ++i) {
@@ -141,8 +145,7 @@ void Model::dead_letters(const DeadLettersQuery& query, const Result<Page<DeadLe
   }
   const bool fewer = seen->items.size() < due->page.items.size();
   expect(due->page == *seen, fewer ? Invariant::nothing_lost : Invariant::one_end, [&] {
-    return said("dead letters of " + quote(query.queue), text(due->page),
-                text(*seen));
+    return said("dead letters of " + quote(query.queue), text(due->page), text(*seen));
   });
 }
 
@@ -156,9 +159,8 @@ void Model::history(const HistoryQuery& query, const Result<History>& seen) cons
 
 void Model::instances(const InstancesQuery& query, const Result<Page<Execution>>& seen) const {
   const Result<Page<Execution>> due = written_.instances(query);
-  expect(alike(due, seen) && (!due || *due == *seen), Invariant::one_chain, [&] {
-    return said("the instances of " + quote(query.queue), text(due), text(seen));
-  });
+  expect(alike(due, seen) && (!due || *due == *seen), Invariant::one_chain,
+         [&] { return said("the instances of " + quote(query.queue), text(due), text(seen)); });
 }
 
 void Model::record(const std::string& space, const std::string& key,
@@ -172,9 +174,8 @@ void Model::record(const std::string& space, const std::string& key,
 
 void Model::records(const RecordsQuery& query, const Page<Record>& seen) const {
   const Page<Record> due = written_.read_records(query);
-  expect(due == seen, Invariant::record_versions, [&] {
-    return said("the records of " + quote(query.space), text(due), text(seen));
-  });
+  expect(due == seen, Invariant::record_versions,
+         [&] { return said("the records of " + quote(query.space), text(due), text(seen)); });
 }
 
 }  // namespace strand::model

@@ -86,7 +86,8 @@ void State::end_hold(Epoch epoch) {
   holds_.erase(it);
   stirred.holds.insert(epoch);
   // What ends now sends its notice before the lane is free.
-  for (const Uid uid : uids) give_back(hold.queue, hold.lane, uid);
+  for (const Uid uid : uids)
+    give_back(hold.queue, hold.lane, uid);
   queue_at(hold.queue).lanes.at(hold.lane).holder = Epoch{};
   tidy(hold.queue, hold.lane);
   refresh(hold.queue);

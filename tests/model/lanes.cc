@@ -100,13 +100,15 @@ void State::tidy(const std::string& queue, const LaneKey& key) {
 }
 
 void State::refresh() {
-  for (const auto& entry : queues_) refresh(entry.first);
+  for (const auto& entry : queues_)
+    refresh(entry.first);
 }
 
 void State::refresh(const std::string& queue) {
   const auto q = queues_.find(queue);
   if (q == queues_.end()) return;
-  for (const auto& entry : q->second.lanes) refresh_lane(queue, entry.first);
+  for (const auto& entry : q->second.lanes)
+    refresh_lane(queue, entry.first);
 }
 
 void State::refresh_lane(const std::string& queue, const LaneKey& key) {
@@ -133,13 +135,22 @@ void State::offer(LaneState& lane) {
 
 std::uint64_t State::live_in(const QueueState& queue) const {
   std::uint64_t count = 0;
-  for (const auto& entry : queue.lanes) count += entry.second.items.size();
+  for (const auto& entry : queue.lanes)
+    count += entry.second.items.size();
   return count;
 }
 
 std::uint64_t State::live_messages() const {
   std::uint64_t count = 0;
-  for (const auto& entry : queues_) count += live_in(entry.second);
+  for (const auto& entry : queues_)
+    count += live_in(entry.second);
+  return count;
+}
+
+std::size_t State::lane_count() const {
+  std::size_t count = 0;
+  for (const auto& entry : queues_)
+    count += entry.second.lanes.size();
   return count;
 }
 
@@ -183,9 +194,8 @@ void State::note_id(Uid uid, MessageId id) {
 
 void State::bind(Item& item, MessageId id) {
   if (item.message.id == id) return;
-  expect(item.message.id == MessageId{}, Invariant::one_end, [&] {
-    return "message " + text(item.message.id) + " was expected, not " + text(id);
-  });
+  expect(item.message.id == MessageId{}, Invariant::one_end,
+         [&] { return "message " + text(item.message.id) + " was expected, not " + text(id); });
   note_id(item.uid, id);
   item.message.id = id;
 }
@@ -226,7 +236,8 @@ bool matches(std::string_view pattern, std::string_view topic) {
 
 std::uint64_t bytes_of(const Message& message) {
   std::uint64_t bytes = message.body.size();
-  for (const Header& header : message.headers) bytes += header.name.size() + header.value.size();
+  for (const Header& header : message.headers)
+    bytes += header.name.size() + header.value.size();
   return bytes;
 }
 

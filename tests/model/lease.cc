@@ -12,7 +12,8 @@ constexpr std::uint64_t starvation_turn = 8;
 
 Priority most_urgent(const std::vector<const Item*>& visible) {
   Priority best = Priority::low;
-  for (const Item* item : visible) best = std::min(best, item->message.priority);
+  for (const Item* item : visible)
+    best = std::min(best, item->message.priority);
   return best;
 }
 
@@ -31,9 +32,8 @@ auto judge(const Result<T>& seen, const std::string& request, Try&& attempt) {
            });
     return Answer{};
   }
-  expect(seen.has_value(), Invariant::contract, [&] {
-    return request + " had to succeed, but the answer was " + text(seen.error());
-  });
+  expect(seen.has_value(), Invariant::contract,
+         [&] { return request + " had to succeed, but the answer was " + text(seen.error()); });
   return *answer;
 }
 
@@ -79,12 +79,13 @@ std::vector<Lease> State::lease(const LeaseRequest& request, Time at,
       mine = request.key ? lease_key(request, answer) : lease_next(request, answer);
     }
     expect(mine.size() == answer.size(), Invariant::contract, [&] {
-      return text(request) + "\n  had to be answered by " + text(mine) + "\n  but was answered by " +
-             text(answer);
+      return text(request) + "\n  had to be answered by " + text(mine) +
+             "\n  but was answered by " + text(answer);
     });
     if (request.request && !mine.empty()) {
       RememberedRequest remembered{now_ + limits_.request_window, {}};
-      for (const Lease& lease : mine) remembered.epochs.push_back(lease.token.epoch());
+      for (const Lease& lease : mine)
+        remembered.epochs.push_back(lease.token.epoch());
       requests_[*request.request] = remembered;
     }
     return mine;
@@ -116,7 +117,8 @@ std::vector<Lease> State::lease_known(const LeaseRequest& request, const std::ve
 
 bool State::eligible(const LaneState& lane, const LeaseRequest& request) const {
   if (!lane.turn) return false;
-  if (!request.labels.empty() && std::ranges::find(request.labels, lane.label) == request.labels.end()) {
+  if (!request.labels.empty() &&
+      std::ranges::find(request.labels, lane.label) == request.labels.end()) {
     return false;
   }
   if (lane.hint && lane.hint->owner != request.owner) {
@@ -125,8 +127,7 @@ bool State::eligible(const LaneState& lane, const LeaseRequest& request) const {
   return true;
 }
 
-std::vector<LaneKey> State::next_lanes(const QueueState& queue,
-                                       const LeaseRequest& request) const {
+std::vector<LaneKey> State::next_lanes(const QueueState& queue, const LeaseRequest& request) const {
   using Rank = std::pair<Priority, std::uint64_t>;
   std::optional<Rank> best;
   std::vector<LaneKey> first;
@@ -165,9 +166,8 @@ LaneKey State::identify(const std::string& queue, const Lease& seen,
       unnamed = key;
     }
   }
-  expect(unnamed.has_value(), Invariant::one_end, [&] {
-    return "leased an unkeyed message that is not live: " + text(seen);
-  });
+  expect(unnamed.has_value(), Invariant::one_end,
+         [&] { return "leased an unkeyed message that is not live: " + text(seen); });
   return *unnamed;
 }
 
@@ -192,9 +192,8 @@ std::vector<Lease> State::lease_next(const LeaseRequest& request, const std::vec
     const Lease& answer = seen[mine.size()];
     const LaneKey key = identify(request.queue, answer, next);
     const LaneState* lane = find_lane(request.queue, key);
-    expect(lane != nullptr && lane->holder == Epoch{}, Invariant::lane_order, [&] {
-      return "leased a lane that is held or has no messages: " + text(answer);
-    });
+    expect(lane != nullptr && lane->holder == Epoch{}, Invariant::lane_order,
+           [&] { return "leased a lane that is held or has no messages: " + text(answer); });
     expect(std::ranges::find(next, key) != next.end(), Invariant::fair_order, [&] {
       return "the lane to be served next (lease " + std::to_string(queue.granted + 1) + ") was " +
              text(next.front().key) + " #" + std::to_string(next.front().uid) + ", not that of " +
@@ -225,9 +224,8 @@ std::vector<Lease> State::lease_key(const LeaseRequest& request, const std::vect
 }
 
 Lease State::seize(const LeaseRequest& request, const std::vector<Lease>& seen) {
-  expect(seen.size() == 1, Invariant::contract, [&] {
-    return "a seize always gets its lane, but the answer was " + text(seen);
-  });
+  expect(seen.size() == 1, Invariant::contract,
+         [&] { return "a seize always gets its lane, but the answer was " + text(seen); });
   const LaneKey key{request.key, 0};
   LaneState& lane = lane_at(queue_at(request.queue), key);
   // One holder follows the other: the lane, and its label, are not forgotten in between.
@@ -280,7 +278,8 @@ Lease State::grant(const LeaseRequest& request, const LaneKey& key, Budget& budg
   lane.turn.reset();
   if (!request.seize) lane.isolate = false;
   lane.offered.clear();
-  for (const Item* item : visible(lane)) lane.offered.insert(item->uid);
+  for (const Item* item : visible(lane))
+    lane.offered.insert(item->uid);
   holds_[epoch] = hold;
   shown->tokens.insert(seen.token);
 
@@ -289,9 +288,8 @@ Lease State::grant(const LeaseRequest& request, const LaneKey& key, Budget& budg
   Lease bare = mine;
   bare.messages = seen.messages;
   bare.history = seen.history;
-  expect(bare == seen, Invariant::contract, [&] {
-    return "the lease had to be " + text(bare) + "\n  but was " + text(seen);
-  });
+  expect(bare == seen, Invariant::contract,
+         [&] { return "the lease had to be " + text(bare) + "\n  but was " + text(seen); });
   return mine;
 }
 
@@ -302,7 +300,8 @@ Lease State::describe(const Hold& hold, const std::vector<Uid>& uids) {
   lease.key = hold.lane.key;
   LaneState& lane = queue_at(hold.queue).lanes.at(hold.lane);
   lease.label = lane.label;
-  for (const Uid uid : uids) lease.messages.push_back(item_at(lane, uid).message);
+  for (const Uid uid : uids)
+    lease.messages.push_back(item_at(lane, uid).message);
   lease.expires_at = hold.expires_at;
   lease.cursor = hold.cursor;
   lease.isolated = hold.isolated;
@@ -318,7 +317,8 @@ void State::match_messages(const std::string& queue, const std::vector<Uid>& due
            mine.deliveries == seen[i].deliveries && mine.attempts == seen[i].attempts;
   }
   if (!same) explain_mismatch(queue, lane, due, seen);
-  for (std::size_t i = 0; i < due.size(); ++i) bind(item_at(lane, due[i]), seen[i].id);
+  for (std::size_t i = 0; i < due.size(); ++i)
+    bind(item_at(lane, due[i]), seen[i].id);
 }
 
 // Says which rule is broken when an answer does not carry the messages that were due.
@@ -331,12 +331,13 @@ void State::explain_mismatch(const std::string& queue, const LaneState& lane,
   const std::string both = "in " + quote(queue) + " the messages had to be " + text(expected) +
                            "\n  but were " + text(seen);
   for (const Message& message : seen) {
-    const auto item = std::ranges::find_if(
-        lane.items, [&](const Item& i) { return i.message.id == message.id; });
+    const auto item =
+        std::ranges::find_if(lane.items, [&](const Item& i) { return i.message.id == message.id; });
     if (item == lane.items.end()) {
-      const bool ended = std::ranges::find(ids_, message.id, &std::pair<Uid, MessageId>::second) !=
-                         ids_.end();
-      if (ended) violate(Invariant::one_end, text(message.id) + " has ended or is elsewhere; " + both);
+      const bool ended =
+          std::ranges::find(ids_, message.id, &std::pair<Uid, MessageId>::second) != ids_.end();
+      if (ended)
+        violate(Invariant::one_end, text(message.id) + " has ended or is elsewhere; " + both);
       continue;
     }
     if (item->message.due > now_ || (item->retry_at && *item->retry_at > now_)) {
@@ -344,7 +345,8 @@ void State::explain_mismatch(const std::string& queue, const LaneState& lane,
     }
   }
   for (const Message& message : expected) {
-    if (message.id != MessageId{} && std::ranges::find(seen, message.id, &Message::id) == seen.end()) {
+    if (message.id != MessageId{} &&
+        std::ranges::find(seen, message.id, &Message::id) == seen.end()) {
       violate(Invariant::lane_order, text(message.id) + " was passed over; " + both);
     }
   }
@@ -394,7 +396,8 @@ Pulled State::pull(const Token& token, Cursor cursor, PullLimits limits, Time at
       }
     }
     match_messages(hold.queue, uids, lane, seen->messages);
-    for (const Uid uid : uids) mine.messages.push_back(item_at(lane, uid).message);
+    for (const Uid uid : uids)
+      mine.messages.push_back(item_at(lane, uid).message);
     mine.cursor = hold.cursor;
     expect(mine.cursor == seen->cursor && mine.more == seen->more, Invariant::contract, [&] {
       return "the pull had to return " + text(mine) + "\n  but returned " + text(*seen);
@@ -412,9 +415,8 @@ void State::renew(const Token& token, Duration lease, Time at, const Result<Time
     return now_ + lease;
   });
   if (seen) {
-    expect(end == *seen, Invariant::not_early, [&] {
-      return "renewed until " + text(end) + ", but the answer was " + text(*seen);
-    });
+    expect(end == *seen, Invariant::not_early,
+           [&] { return "renewed until " + text(end) + ", but the answer was " + text(*seen); });
   }
 }
 

@@ -151,9 +151,8 @@ void Model::shown(const Receipt& receipt) {
 }
 
 void Model::check_message(const Message& due, const Message& seen) const {
-  expect(due == seen, Invariant::contract, [&] {
-    return "the message had to be " + text(due) + "\n  but was " + text(seen);
-  });
+  expect(due == seen, Invariant::contract,
+         [&] { return "the message had to be " + text(due) + "\n  but was " + text(seen); });
   const auto [it, fresh] = decided_.shown->bodies.emplace(seen.id, seen.body);
   expect(fresh || it->second == seen.body, Invariant::one_end, [&] {
     return text(seen.id) + " was the id of " + quote(it->second) + " and is now that of " +
@@ -163,9 +162,8 @@ void Model::check_message(const Message& due, const Message& seen) const {
 
 void Model::shown(const LeaseRequest& request, const std::vector<Lease>& due,
                   const std::vector<Lease>& seen) {
-  expect(due.size() == seen.size(), Invariant::contract, [&] {
-    return "the leases had to be " + text(due) + "\n  but were " + text(seen);
-  });
+  expect(due.size() == seen.size(), Invariant::contract,
+         [&] { return "the leases had to be " + text(due) + "\n  but were " + text(seen); });
   for (std::size_t i = 0; i < due.size(); ++i) {
     decided_.shown->epoch_max = std::max(decided_.shown->epoch_max, seen[i].token.epoch());
     std::size_t at = 0;
@@ -186,9 +184,8 @@ void Model::shown(const LeaseRequest& request, const std::vector<Lease>& due,
     expect(rest.history == seen[i].history, Invariant::one_chain, [&] {
       return "with the history, the lease had to be " + text(rest) + "\n  but was " + text(seen[i]);
     });
-    expect(at == seen[i].messages.size() && rest == seen[i], Invariant::contract, [&] {
-      return "the lease had to be " + text(due[i]) + "\n  but was " + text(seen[i]);
-    });
+    expect(at == seen[i].messages.size() && rest == seen[i], Invariant::contract,
+           [&] { return "the lease had to be " + text(due[i]) + "\n  but was " + text(seen[i]); });
   }
 }
 
@@ -202,15 +199,13 @@ void Model::shown(const Pulled& due, const Pulled& seen) {
     check_message(message, seen.messages[at++]);
   }
   expect(at == seen.messages.size() && due.cursor == seen.cursor && due.more == seen.more,
-         Invariant::contract, [&] {
-           return "the pull had to return " + text(due) + "\n  but returned " + text(seen);
-         });
+         Invariant::contract,
+         [&] { return "the pull had to return " + text(due) + "\n  but returned " + text(seen); });
 }
 
 void Model::drained() const {
-  expect(decided_.live_messages() == 0, Invariant::drains, [&] {
-    return std::to_string(decided_.live_messages()) + " messages are left";
-  });
+  expect(decided_.live_messages() == 0, Invariant::drains,
+         [&] { return std::to_string(decided_.live_messages()) + " messages are left"; });
 }
 
 }  // namespace strand::model

@@ -76,6 +76,8 @@ class Model {
   Page<PeekedMessage> peek(const PeekQuery& query, const Result<Page<PeekedMessage>>& seen);
   void shown(const Page<PeekedMessage>& due, const Page<PeekedMessage>& seen) const;
   void current(const Token& token, bool seen) const;
+  // What messages and lanes take of memory is the store's own estimate, but nothing takes nothing.
+  void memory(std::size_t bytes) const;
   // The store's own timer must not miss anything.
   void next_due(const std::optional<Time>& seen) const;
 
@@ -141,9 +143,9 @@ class Model {
 
   State decided_;
   State written_;
-  State durable_;                     // at the beginning of log_
-  std::deque<Call> log_;              // since durable_
-  std::size_t log_written_ = 0;       // so many of it are in written_
+  State durable_;                // at the beginning of log_
+  std::deque<Call> log_;         // since durable_
+  std::size_t log_written_ = 0;  // so many of it are in written_
   Commit written_commit_ = 0;
 };
 

@@ -52,15 +52,25 @@ Result<QueueStats> State::stats(std::string_view queue) const {
     }
     for (const Item& item : lane.items) {
       switch (state_of(lane, item)) {
-        case MessageState::ready: ++s.ready; break;
-        case MessageState::delayed: ++s.delayed; break;
+        case MessageState::ready:
+          ++s.ready;
+          break;
+        case MessageState::delayed:
+          ++s.delayed;
+          break;
         case MessageState::backoff:
           ++s.delayed;
           ++s.backoff;
           break;
-        case MessageState::waiting: ++s.waiting; break;
-        case MessageState::leased: ++s.leased; break;
-        case MessageState::parked: ++s.parked; break;
+        case MessageState::waiting:
+          ++s.waiting;
+          break;
+        case MessageState::leased:
+          ++s.leased;
+          break;
+        case MessageState::parked:
+          ++s.parked;
+          break;
       }
     }
   }
@@ -69,7 +79,8 @@ Result<QueueStats> State::stats(std::string_view queue) const {
 
 std::vector<QueueInfo> State::queue_infos() const {
   std::vector<QueueInfo> out;
-  for (const auto& [name, queue] : queues_) out.push_back({name, queue.settings, queue.paused});
+  for (const auto& [name, queue] : queues_)
+    out.push_back({name, queue.settings, queue.paused});
   return out;
 }
 
@@ -83,7 +94,8 @@ std::vector<Subscription> State::subscriptions() const {
 
 std::vector<Topic> State::topics() const {
   std::vector<Topic> out;
-  for (const auto& [name, settings] : topics_) out.push_back({name, settings});
+  for (const auto& [name, settings] : topics_)
+    out.push_back({name, settings});
   return out;
 }
 
@@ -196,7 +208,8 @@ History State::current_history(const std::string& queue, const std::string& key,
   if (instance == q->second.instances.end()) return history;
   const ExecutionState& last = instance->second.rbegin()->second;
   history.execution = last.execution;
-  for (std::uint64_t i = from; i < last.events.size(); ++i) history.events.push_back(last.events[i]);
+  for (std::uint64_t i = from; i < last.events.size(); ++i)
+    history.events.push_back(last.events[i]);
   return history;
 }
 
@@ -237,7 +250,8 @@ std::map<std::string, std::vector<std::uint64_t>> State::executions(
   const auto q = queues_.find(queue);
   if (q == queues_.end()) return out;
   for (const auto& [key, executions] : q->second.instances) {
-    for (const auto& entry : executions) out[key].push_back(entry.first);
+    for (const auto& entry : executions)
+      out[key].push_back(entry.first);
   }
   return out;
 }
@@ -259,14 +273,14 @@ std::string State::dump() const {
   for (const auto& [name, queue] : queues_) {
     out += "queue " + quote(name) + (queue.paused ? " paused" : "") + "\n";
     for (const auto& [key, lane] : queue.lanes) {
-      out += "  lane " + (key.key ? quote(*key.key) : "uid " + std::to_string(key.uid)) + " label=" +
-             quote(lane.label) + " held by e" +
+      out += "  lane " + (key.key ? quote(*key.key) : "uid " + std::to_string(key.uid)) +
+             " label=" + quote(lane.label) + " held by e" +
              std::to_string(static_cast<std::uint64_t>(lane.holder)) +
              (lane.parked ? " parked" : "") + (lane.isolate ? " isolate" : "") +
              (lane.hint ? " hint " + lane.hint->owner + text(lane.hint->until) : "") +
-             (lane.turn ? " ready" + text(lane.turn->since) + " turn " +
-                              std::to_string(lane.turn->order)
-                        : "") +
+             (lane.turn
+                  ? " ready" + text(lane.turn->since) + " turn " + std::to_string(lane.turn->order)
+                  : "") +
              "\n";
       for (const Item& item : lane.items) {
         out += "    uid " + std::to_string(item.uid) + " " + text(state_of(lane, item)) + " " +
@@ -282,7 +296,8 @@ std::string State::dump() const {
 
 std::set<std::string> State::spaces() const {
   std::set<std::string> out;
-  for (const auto& entry : records_) out.insert(entry.first.first);
+  for (const auto& entry : records_)
+    out.insert(entry.first.first);
   return out;
 }
 

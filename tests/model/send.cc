@@ -52,8 +52,8 @@ void State::accept(const std::string& queue, const std::optional<std::string>& k
   refresh(queue);
 }
 
-// Names and room are those before the transaction, less what it acks, makes dead or cancels. What it
-// ends in other ways is not foreseen, nor are notices.
+// Names and room are those before the transaction, less what it acks, makes dead or cancels. What
+// it ends in other ways is not foreseen, nor are notices.
 void State::foresee(const Transaction& transaction) {
   rooms_.clear();
   if (transaction.sends.empty()) return;
@@ -157,8 +157,8 @@ Published State::publish(const Publish& publish, const Published* seen) {
   return mine;
 }
 
-void State::deliver_copy(const std::string& queue, const std::string& topic,
-                         const Content& content, Duration delay) {
+void State::deliver_copy(const std::string& queue, const std::string& topic, const Content& content,
+                         Duration delay) {
   QueueState& q = queue_at(queue);
   Item item = new_item(content, q.settings, delay);
   item.message.topic = topic;
@@ -175,9 +175,9 @@ Version State::write(const WriteRecord& write, const Version* seen) {
   const auto it = records_.find({write.space, write.key});
   const Version there = it == records_.end() ? Version{0} : it->second.first;
   if (write.expected && *write.expected != there) {
-    throw Refused{Errc::version_mismatch,
-                  quote(write.space) + "/" + quote(write.key) + " is at version " +
-                      std::to_string(static_cast<std::uint64_t>(there))};
+    throw Refused{Errc::version_mismatch, quote(write.space) + "/" + quote(write.key) +
+                                              " is at version " +
+                                              std::to_string(static_cast<std::uint64_t>(there))};
   }
   const bool changes = write.value || it != records_.end();
   if (changes) stirred.records.emplace(write.space, write.key);

@@ -47,7 +47,8 @@ void State::settle(const Settle& settle) {
   }
 
   bool goes_on = true;
-  for (const Outcome& outcome : settle.outcomes) goes_on = settle_one(hold, outcome) && goes_on;
+  for (const Outcome& outcome : settle.outcomes)
+    goes_on = settle_one(hold, outcome) && goes_on;
   if (settle.label) {
     lane.label = *settle.label;
     if (ExecutionState* open = open_execution(queue_at(hold.queue), *hold.lane.key)) {
@@ -84,12 +85,15 @@ bool State::settle_one(const Hold& hold, const Outcome& outcome) {
       take(lane, uid);
       ++queue.acked;
       return true;
-    case Outcome::Kind::release: give_back(hold.queue, hold.lane, uid); return true;
+    case Outcome::Kind::release:
+      give_back(hold.queue, hold.lane, uid);
+      return true;
     case Outcome::Kind::dead:
       charge(*found, outcome.reason);
       bury(hold.queue, hold.lane, uid, outcome.reason, "dead");
       return true;
-    case Outcome::Kind::retry: return fail(hold, uid, outcome);
+    case Outcome::Kind::retry:
+      return fail(hold, uid, outcome);
   }
   return true;
 }

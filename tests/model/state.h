@@ -25,7 +25,7 @@ using Uid = std::uint64_t;
 // One message and all that happened to it.
 struct Item {
   Uid uid = 0;
-  Message message;  // id 0: not seen yet
+  Message message;    // id 0: not seen yet
   std::string label;  // that it brought
   std::optional<std::uint32_t> max_attempts;
   std::optional<Address> notice_to;
@@ -66,8 +66,8 @@ struct LaneState {
   std::optional<Hint> hint;
   Epoch holder{};
   bool changes_hands = false;  // between two holders: not to be forgotten
-  std::optional<Turn> turn;  // ready: visible messages, not leased, not parked
-  std::set<Uid> offered;     // visible to the holder, who has been told
+  std::optional<Turn> turn;    // ready: visible messages, not leased, not parked
+  std::set<Uid> offered;       // visible to the holder, who has been told
 };
 
 struct DeadItem {
@@ -94,9 +94,9 @@ struct QueueState {
   std::map<LaneKey, LaneState> lanes;
   std::map<Uid, DeadItem> dead;
   std::map<std::string, Dedup> dedup;
-  std::optional<std::string> pattern;                                           // subscribed
+  std::optional<std::string> pattern;                                        // subscribed
   std::map<std::string, std::map<std::uint64_t, ExecutionState>> instances;  // by key, number
-  std::uint64_t granted = 0;                                                    // S13
+  std::uint64_t granted = 0;                                                 // S13
 };
 
 // A lease.
@@ -201,7 +201,8 @@ class State {
   [[nodiscard]] Result<DeadPage> dead_letters(const DeadLettersQuery& query) const;
   [[nodiscard]] Result<History> history(const HistoryQuery& query) const;
   [[nodiscard]] Result<Page<Execution>> instances(const InstancesQuery& query) const;
-  [[nodiscard]] std::optional<Record> record(const std::string& space, const std::string& key) const;
+  [[nodiscard]] std::optional<Record> record(const std::string& space,
+                                             const std::string& key) const;
   [[nodiscard]] Page<Record> read_records(const RecordsQuery& query) const;
   // What a lease brings along for `history_from`.
   [[nodiscard]] History current_history(const std::string& queue, const std::string& key,
@@ -224,6 +225,7 @@ class State {
   // When the last transaction was accepted: no open may be earlier.
   [[nodiscard]] Time accepted_at() const { return accepted_at_; }
   [[nodiscard]] std::uint64_t live_messages() const;
+  [[nodiscard]] std::size_t lane_count() const;
   [[nodiscard]] bool exists_live(MessageId id) const;
   [[nodiscard]] bool is_current(const Token& token) const;
   [[nodiscard]] bool is_ready(const std::string& queue, const LaneKey& key) const;
@@ -298,7 +300,8 @@ class State {
   // --- Transactions (apply.cc, settle.cc, send.cc, history.cc, admin.cc) ---
 
   void perform(const Transaction& transaction, const Receipt* seen);
-  // Does one part. While reasons to fail are looked for, a refusal is noted and the next part tried.
+  // Does one part. While reasons to fail are looked for, a refusal is noted and the next part
+  // tried.
   template <class Part>
   void attempt(Part&& part) {
     if (refusals_ == nullptr) return part();
@@ -309,7 +312,9 @@ class State {
     }
   }
   // A reason to fail that does not keep the part from being tried further.
-  void refuse(const Refused& reason) { attempt([&] { throw Refused(reason); }); }
+  void refuse(const Refused& reason) {
+    attempt([&] { throw Refused(reason); });
+  }
   bool perform_known(const Transaction& transaction, const Receipt* seen);
   void remember(const Transaction& transaction, const Receipt& receipt);
   Hold& current(const Token& token);

@@ -36,8 +36,8 @@ std::string maybe_quoted(std::string_view label, const std::optional<std::string
 }
 
 std::string of_content(const Content& content) {
-  std::string out = maybe_quoted("key", content.key) + " " + quote(content.body) + " " +
-                    of(content.priority);
+  std::string out =
+      maybe_quoted("key", content.key) + " " + quote(content.body) + " " + of(content.priority);
   if (!content.headers.empty()) out += " " + of(content.headers);
   if (content.delay.count() != 0) out += " delay=" + text(content.delay);
   return out + maybe("ttl", content.ttl) + maybe_quoted("dedup", content.dedup_id);
@@ -65,7 +65,8 @@ std::string of(const Outcome& outcome) {
 std::string of(const Settle& settle) {
   static constexpr std::array names = {"end", "keep", "park"};
   std::string out = "settle " + text(settle.token) + " {";
-  for (const Outcome& outcome : settle.outcomes) out += of(outcome) + "; ";
+  for (const Outcome& outcome : settle.outcomes)
+    out += of(outcome) + "; ";
   out += std::string("} ") + names.at(static_cast<std::size_t>(settle.then));
   if (!settle.park_reason.empty()) out += " " + quote(settle.park_reason);
   out += maybe_quoted("label", settle.label);
@@ -79,7 +80,8 @@ std::string of(const Settle& settle) {
 std::string of(const Append& append) {
   std::string out = "append " + text(append.token) + " execution=" + number(append.execution) +
                     " at=" + number(append.expected_length) + " [";
-  for (const Bytes& event : append.events) out += quote(event) + " ";
+  for (const Bytes& event : append.events)
+    out += quote(event) + " ";
   return out + "]" + maybe_quoted("close", append.close);
 }
 
@@ -92,7 +94,8 @@ std::string of(const WriteRecord& write) {
 
 std::string of_ids(const std::vector<MessageId>& ids) {
   std::string out = "[";
-  for (const MessageId id : ids) out += text(id) + " ";
+  for (const MessageId id : ids)
+    out += text(id) + " ";
   return out + "]";
 }
 
@@ -151,28 +154,50 @@ std::string quote(std::string_view bytes) {
 
 std::string text(Errc code) {
   switch (code) {
-    case Errc::invalid_argument: return "invalid_argument";
-    case Errc::limit_exceeded: return "limit_exceeded";
-    case Errc::transaction_too_large: return "transaction_too_large";
-    case Errc::invalid_token: return "invalid_token";
-    case Errc::unsupported: return "unsupported";
-    case Errc::not_found: return "not_found";
-    case Errc::already_exists: return "already_exists";
-    case Errc::in_use: return "in_use";
-    case Errc::name_taken: return "name_taken";
-    case Errc::lease_lost: return "lease_lost";
-    case Errc::message_not_leased: return "message_not_leased";
-    case Errc::invalid_cursor: return "invalid_cursor";
-    case Errc::version_mismatch: return "version_mismatch";
-    case Errc::history_mismatch: return "history_mismatch";
-    case Errc::transaction_conflict: return "transaction_conflict";
-    case Errc::transaction_expired: return "transaction_expired";
-    case Errc::queue_full: return "queue_full";
-    case Errc::store_full: return "store_full";
-    case Errc::unavailable: return "unavailable";
-    case Errc::unknown_outcome: return "unknown_outcome";
-    case Errc::io_error: return "io_error";
-    case Errc::corrupt: return "corrupt";
+    case Errc::invalid_argument:
+      return "invalid_argument";
+    case Errc::limit_exceeded:
+      return "limit_exceeded";
+    case Errc::transaction_too_large:
+      return "transaction_too_large";
+    case Errc::invalid_token:
+      return "invalid_token";
+    case Errc::unsupported:
+      return "unsupported";
+    case Errc::not_found:
+      return "not_found";
+    case Errc::already_exists:
+      return "already_exists";
+    case Errc::in_use:
+      return "in_use";
+    case Errc::name_taken:
+      return "name_taken";
+    case Errc::lease_lost:
+      return "lease_lost";
+    case Errc::message_not_leased:
+      return "message_not_leased";
+    case Errc::invalid_cursor:
+      return "invalid_cursor";
+    case Errc::version_mismatch:
+      return "version_mismatch";
+    case Errc::history_mismatch:
+      return "history_mismatch";
+    case Errc::transaction_conflict:
+      return "transaction_conflict";
+    case Errc::transaction_expired:
+      return "transaction_expired";
+    case Errc::queue_full:
+      return "queue_full";
+    case Errc::store_full:
+      return "store_full";
+    case Errc::unavailable:
+      return "unavailable";
+    case Errc::unknown_outcome:
+      return "unknown_outcome";
+    case Errc::io_error:
+      return "io_error";
+    case Errc::corrupt:
+      return "corrupt";
   }
   return "unknown code";
 }
@@ -194,7 +219,8 @@ std::string text(const Token& token) {
 }
 
 std::string text(MessageState state) {
-  static constexpr std::array names = {"ready", "delayed", "backoff", "waiting", "leased", "parked"};
+  static constexpr std::array names = {"ready",   "delayed", "backoff",
+                                       "waiting", "leased",  "parked"};
   return names.at(static_cast<std::size_t>(state));
 }
 
@@ -205,16 +231,20 @@ std::string content(const Transaction& transaction) {
   for (const RemoveHistory& x : transaction.remove_histories) {
     out += "remove history " + text(x.token) + " through=" + number(x.through_execution) + "; ";
   }
-  for (const Append& x : transaction.appends) out += of(x) + "; ";
-  for (const Settle& x : transaction.settles) out += of(x) + "; ";
+  for (const Append& x : transaction.appends)
+    out += of(x) + "; ";
+  for (const Settle& x : transaction.settles)
+    out += of(x) + "; ";
   for (const Cancel& x : transaction.cancels) {
     out += "cancel " + quote(x.queue) + " " + quote(x.name) + "; ";
   }
-  for (const Send& x : transaction.sends) out += of(x) + "; ";
+  for (const Send& x : transaction.sends)
+    out += of(x) + "; ";
   for (const Publish& x : transaction.publishes) {
     out += "publish " + quote(x.topic) + of_content(x) + "; ";
   }
-  for (const WriteRecord& x : transaction.records) out += of(x) + "; ";
+  for (const WriteRecord& x : transaction.records)
+    out += of(x) + "; ";
   if (transaction.admin) out += std::visit(AdministrationText{}, *transaction.admin) + "; ";
   return out;
 }
@@ -232,7 +262,8 @@ std::string text(const Transaction& transaction) {
 std::string text(const LeaseRequest& request) {
   std::string out = quote(request.queue) + maybe_quoted("key", request.key);
   if (request.seize) out += " seize";
-  for (const std::string& label : request.labels) out += " label=" + quote(label);
+  for (const std::string& label : request.labels)
+    out += " label=" + quote(label);
   if (!request.owner.empty()) out += " owner=" + quote(request.owner);
   if (request.request) {
     out += " request=" + number(request.request->client) + "." + number(request.request->number);
@@ -274,7 +305,8 @@ std::string text(const Message& message) {
 
 std::string text(const std::vector<Message>& messages) {
   std::string out = "[";
-  for (const Message& message : messages) out += "\n    " + text(message);
+  for (const Message& message : messages)
+    out += "\n    " + text(message);
   return out + "]";
 }
 
@@ -289,7 +321,8 @@ std::string text(const Lease& lease) {
 
 std::string text(const std::vector<Lease>& leases) {
   std::string out = number(leases.size()) + " leases";
-  for (const Lease& lease : leases) out += "\n   " + text(lease);
+  for (const Lease& lease : leases)
+    out += "\n   " + text(lease);
   return out;
 }
 
@@ -311,7 +344,8 @@ std::string text(const QueueStats& s) {
 
 std::string text(const QueueSettings& s) {
   std::string out = "{max_attempts=" + number(s.max_attempts) + " backoff=";
-  for (const Duration step : s.backoff) out += text(step) + ",";
+  for (const Duration step : s.backoff)
+    out += text(step) + ",";
   out += s.retry_policy == RetryPolicy::block ? " block" : " skip";
   out += s.on_exhausted == OnExhausted::dead ? " exhausted:dead" : " exhausted:park";
   out += maybe("ttl", s.ttl);
@@ -350,7 +384,8 @@ std::string text(const Execution& x) {
 
 std::string text(const History& history) {
   std::string out = text(history.execution) + " from=" + number(history.first) + " [";
-  for (const Bytes& event : history.events) out += quote(event) + " ";
+  for (const Bytes& event : history.events)
+    out += quote(event) + " ";
   return out + "]";
 }
 
@@ -358,7 +393,9 @@ std::string text(const Subscription& subscription) {
   return quote(subscription.queue) + " " + quote(subscription.pattern);
 }
 
-std::string text(const Topic& topic) { return quote(topic.name) + " " + text(topic.settings.retain); }
+std::string text(const Topic& topic) {
+  return quote(topic.name) + " " + text(topic.settings.retain);
+}
 
 std::string text(const Record& record) {
   return quote(record.space) + "/" + quote(record.key) + " v" +

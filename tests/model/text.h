@@ -55,7 +55,8 @@ std::string text(const Result<T>& result) {
 template <class T>
 std::string text(const Page<T>& page) {
   std::string out = "[";
-  for (const T& item : page.items) out += "\n    " + text(item);
+  for (const T& item : page.items)
+    out += "\n    " + text(item);
   return out + (page.more ? " …]" : "]");
 }
 

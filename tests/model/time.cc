@@ -17,7 +17,8 @@ std::optional<Time> State::next_due() const {
   const auto consider = [&](const std::optional<Time>& time) {
     if (time && *time > now_ && (!next || *time < *next)) next = time;
   };
-  for (const auto& [epoch, hold] : holds_) consider(hold.expires_at);
+  for (const auto& [epoch, hold] : holds_)
+    consider(hold.expires_at);
   for (const auto& [name, queue] : queues_) {
     for (const auto& [key, lane] : queue.lanes) {
       if (lane.hint) {
@@ -52,8 +53,8 @@ void State::forget_publications() {
   });
 }
 
-// At one instant: first delays and backoffs, by message; then lease ends, by epoch; then TTL ends, by
-// message.
+// At one instant: first delays and backoffs, by message; then lease ends, by epoch; then TTL ends,
+// by message.
 void State::happen() {
   become_visible();
   end_hints();
@@ -61,7 +62,8 @@ void State::happen() {
   for (const auto& [epoch, hold] : holds_) {
     if (hold.expires_at <= now_) over.push_back(epoch);
   }
-  for (const Epoch epoch : over) expire_lease(epoch);
+  for (const Epoch epoch : over)
+    expire_lease(epoch);
 
   struct Ended {
     Uid uid;
@@ -98,7 +100,8 @@ void State::become_visible() {
     }
   }
   std::ranges::sort(due, {}, &Due::uid);
-  for (const Due& d : due) refresh_lane(d.queue, d.key);
+  for (const Due& d : due)
+    refresh_lane(d.queue, d.key);
 }
 
 void State::end_hints() {
@@ -107,8 +110,7 @@ void State::end_hints() {
     for (auto& [key, lane] : queue.lanes) {
       if (!lane.hint) continue;
       // Others find the lane when its grace or the hint is over, whichever comes first.
-      if (lane.turn &&
-          std::min(lane.hint->until, lane.turn->since + lane.hint->grace) == now_) {
+      if (lane.turn && std::min(lane.hint->until, lane.turn->since + lane.hint->grace) == now_) {
         stirred.lanes.emplace(name, key);
       }
       if (lane.hint->until <= now_) ended.push_back(key);
@@ -154,7 +156,8 @@ void State::reload(Time at, bool opened) {
   std::vector<Ready> ready;
   for (auto& [name, queue] : queues_) {
     queue.granted = 0;
-    for (auto& [key, lane] : queue.lanes) lane.turn.reset();
+    for (auto& [key, lane] : queue.lanes)
+      lane.turn.reset();
   }
   // What became due meanwhile has happened at its own time.
   now_ = std::min(now_, at);
@@ -166,7 +169,8 @@ void State::reload(Time at, bool opened) {
     }
   }
   std::ranges::sort(ready, {}, &Ready::place);
-  for (const Ready& r : ready) r.lane->turn = Turn{r.place.first, next_order_++};
+  for (const Ready& r : ready)
+    r.lane->turn = Turn{r.place.first, next_order_++};
   // Who waits is woken after every open.
   stirred = Stirred{};
 }

@@ -101,7 +101,8 @@ void validate(const Settle& settle, const Limits& limits) {
 
 void validate(const QueueSettings& settings, const Limits& limits) {
   if (settings.backoff.size() > limits.backoff_steps_max) beyond("too many steps of backoff");
-  for (const Duration step : settings.backoff) valid_duration(step, limits, "a backoff");
+  for (const Duration step : settings.backoff)
+    valid_duration(step, limits, "a backoff");
   if (settings.ttl) {
     valid_duration(*settings.ttl, limits, "a TTL");
     if (settings.ttl->count() == 0) invalid("a TTL of nothing");
@@ -150,7 +151,8 @@ std::size_t operations_of(const Transaction& transaction) {
   std::size_t count = transaction.remove_histories.size() + transaction.appends.size() +
                       transaction.cancels.size() + transaction.sends.size() +
                       transaction.publishes.size() + transaction.records.size();
-  for (const Settle& settle : transaction.settles) count += 1 + settle.outcomes.size();
+  for (const Settle& settle : transaction.settles)
+    count += 1 + settle.outcomes.size();
   if (!transaction.admin) return count;
   if (const auto* redrive = std::get_if<Redrive>(&*transaction.admin)) return redrive->ids.size();
   if (const auto* drop = std::get_if<DropDead>(&*transaction.admin)) return drop->ids.size();
@@ -187,7 +189,8 @@ void validate(const Transaction& transaction, const Limits& limits) {
   if (operations_of(transaction) > limits.transaction_operations_max) {
     throw Refused{Errc::transaction_too_large, "too many operations"};
   }
-  for (const Settle& x : transaction.settles) validate(x, limits);
+  for (const Settle& x : transaction.settles)
+    validate(x, limits);
   for (const Append& x : transaction.appends) {
     if (x.execution == 0) invalid("executions are numbered from 1");
   }
@@ -195,7 +198,8 @@ void validate(const Transaction& transaction, const Limits& limits) {
     valid_name(x.queue, limits, "a queue");
     valid_bytes(x.name, limits.name_bytes_max, "a name");
   }
-  for (const Send& x : transaction.sends) validate(x, limits);
+  for (const Send& x : transaction.sends)
+    validate(x, limits);
   for (const Publish& x : transaction.publishes) {
     validate(static_cast<const Content&>(x), limits);
     valid_topic(x.topic, limits, false);

@@ -85,8 +85,10 @@ void World::check_durable(const Transaction& transaction, const Receipt& receipt
   for (const Settle& settle : transaction.settles) {
     changes = changes || settle.then != Settle::Then::keep || !settle.outcomes.empty();
   }
-  for (const Sent& sent : receipt.sent) changes = changes || !sent.duplicate;
-  for (const Version version : receipt.versions) changes = changes || version != Version{0};
+  for (const Sent& sent : receipt.sent)
+    changes = changes || !sent.duplicate;
+  for (const Version version : receipt.versions)
+    changes = changes || version != Version{0};
   if (!changes) return;
   // A repeat of an id changes nothing, and may be answered under a later commit that is empty.
   if (transaction.id) return;
@@ -142,7 +144,8 @@ void World::lease(const LeaseRequest& request, Reply<std::vector<Lease>> reply) 
     const engine::CommitNumber commit = pipeline_->decided();
     Result<Leases> decided = Leases{};
     if (grants) {
-      for (const engine::Grant& grant : *grants) decided->push_back(bare(grant));
+      for (const engine::Grant& grant : *grants)
+        decided->push_back(bare(grant));
     } else {
       decided = std::unexpected(grants.error());
     }
@@ -156,8 +159,7 @@ void World::lease(const LeaseRequest& request, Reply<std::vector<Lease>> reply) 
     await(commit, [this, request, reply, grants, due](const Result<void>& outcome) {
       if (!outcome) return deliver<Leases>(reply, std::unexpected(outcome.error()));
       if (!grants) return deliver<Leases>(reply, std::unexpected(grants.error()));
-      const Result<Leases> shown =
-          engine::materialize(backend_, *grants, request.history_from);
+      const Result<Leases> shown = engine::materialize(backend_, *grants, request.history_from);
       if (shown) model_.shown(request, due, *shown);
       model::expect(shown || is_read_fault(shown), Invariant::contract,
                     [&] { return "leases cannot be read: " + model::text(shown.error()); });
@@ -183,9 +185,9 @@ void World::pull(const Token& token, Cursor cursor, PullLimits limits, Reply<Pul
       decided = std::unexpected(grant.error());
     }
     trace([&] {
-      return "pull" + model::text(now) + " c" + std::to_string(commit) + ": " +
-             model::text(token) + " cursor=" +
-             std::to_string(static_cast<std::uint64_t>(cursor)) + " -> " + model::text(decided);
+      return "pull" + model::text(now) + " c" + std::to_string(commit) + ": " + model::text(token) +
+             " cursor=" + std::to_string(static_cast<std::uint64_t>(cursor)) + " -> " +
+             model::text(decided);
     });
     mix(decided ? decided->messages.size() : 100);
     const Pulled due = model_.pull(token, cursor, limits, now, decided, commit);

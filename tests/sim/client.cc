@@ -9,7 +9,8 @@ namespace {
 
 // How often each role does each Action, in their order.
 using Weights = std::array<std::uint64_t, action_count>;
-//                          send pub lease key seize pull renew settle cancel rec turn rep adm read bad
+//                          send pub lease key seize pull renew settle cancel rec turn rep adm read
+//                          bad
 constexpr Weights producer = {20, 6, 0, 0, 0, 0, 0, 0, 4, 6, 0, 6, 2, 2, 1};
 constexpr Weights consumer = {2, 1, 14, 3, 1, 6, 5, 18, 2, 2, 0, 6, 2, 2, 2};
 constexpr Weights workflow = {3, 0, 10, 6, 2, 4, 3, 4, 2, 3, 16, 6, 0, 3, 2};
@@ -18,11 +19,16 @@ constexpr Weights onlooker = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 4};
 
 const Weights& weights_of(Role role) {
   switch (role) {
-    case Role::producer: return producer;
-    case Role::consumer: return consumer;
-    case Role::workflow: return workflow;
-    case Role::operator_: return operator_;
-    case Role::onlooker: return onlooker;
+    case Role::producer:
+      return producer;
+    case Role::consumer:
+      return consumer;
+    case Role::workflow:
+      return workflow;
+    case Role::operator_:
+      return operator_;
+    case Role::onlooker:
+      return onlooker;
   }
   return producer;
 }
@@ -62,7 +68,8 @@ void Client::wake() {
 Action Client::draw_action() {
   const Weights& weights = weights_of(role_);
   std::uint64_t sum = 0;
-  for (const std::uint64_t weight : weights) sum += weight;
+  for (const std::uint64_t weight : weights)
+    sum += weight;
   std::uint64_t drawn = random_.below(sum);
   for (std::size_t i = 0; i < action_count; ++i) {
     if (drawn < weights.at(i)) return static_cast<Action>(i);
@@ -75,21 +82,36 @@ void Client::act() {
   const Action action = draw_action();
   if (!world_.plan().actions.at(static_cast<std::size_t>(action))) return;
   switch (action) {
-    case Action::send: return send();
-    case Action::publish: return publish();
-    case Action::lease: return lease();
-    case Action::lease_key: return lease_key();
-    case Action::seize: return seize();
-    case Action::pull: return pull();
-    case Action::renew: return renew();
-    case Action::settle: return settle();
-    case Action::cancel: return cancel();
-    case Action::write_record: return write_record();
-    case Action::turn: return turn();
-    case Action::repeat: return repeat();
-    case Action::administer: return administer();
-    case Action::read: return read();
-    case Action::mischief: return mischief();
+    case Action::send:
+      return send();
+    case Action::publish:
+      return publish();
+    case Action::lease:
+      return lease();
+    case Action::lease_key:
+      return lease_key();
+    case Action::seize:
+      return seize();
+    case Action::pull:
+      return pull();
+    case Action::renew:
+      return renew();
+    case Action::settle:
+      return settle();
+    case Action::cancel:
+      return cancel();
+    case Action::write_record:
+      return write_record();
+    case Action::turn:
+      return turn();
+    case Action::repeat:
+      return repeat();
+    case Action::administer:
+      return administer();
+    case Action::read:
+      return read();
+    case Action::mischief:
+      return mischief();
   }
 }
 
@@ -129,7 +151,8 @@ void Client::got_receipt(const Transaction& transaction, const Result<Receipt>& 
 
 void Client::send() {
   Transaction transaction;
-  for (std::int64_t n = random_.between(1, 3); n > 0; --n) transaction.sends.push_back(draw_send());
+  for (std::int64_t n = random_.between(1, 3); n > 0; --n)
+    transaction.sends.push_back(draw_send());
   if (random_.one_in(8)) transaction.publishes.push_back(draw_publish());
   if (random_.one_in(8)) transaction.records.push_back(draw_record());
   submit(std::move(transaction));
@@ -188,8 +211,10 @@ void Client::administer() {
 void Client::read() {
   const std::string queue = draw_queue();
   switch (random_.below(8)) {
-    case 0: return world_.read_stats(queue);
-    case 1: return world_.read_lists();
+    case 0:
+      return world_.read_stats(queue);
+    case 1:
+      return world_.read_lists();
     case 2:
     case 3: {
       PeekQuery query;
@@ -212,7 +237,8 @@ void Client::read() {
         if (!page) return;
         std::vector<MessageId>& ids = gossip_.dead[queue];
         ids.clear();
-        for (const DeadLetter& letter : page->items) ids.push_back(letter.id);
+        for (const DeadLetter& letter : page->items)
+          ids.push_back(letter.id);
       });
     }
     case 5: {

@@ -25,7 +25,8 @@ void Client::got_leases(const std::vector<Lease>& leases) {
     forget(lease.token);
     Held held;
     held.lease = lease;
-    for (const Message& message : lease.messages) held.left.push_back(message.id);
+    for (const Message& message : lease.messages)
+      held.left.push_back(message.id);
     if (!lease.key && !held.left.empty()) {
       gossip_.unkeyed.emplace_back(lease.queue, held.left.front());
     }
@@ -77,7 +78,8 @@ void Client::pull() {
   if (random_.one_in(2)) limits.messages = static_cast<std::uint32_t>(random_.between(1, 3));
   if (random_.one_in(4)) limits.bytes = static_cast<std::size_t>(random_.between(0, 900));
   const Token token = held->lease.token;
-  world_.pull(token, cursor, limits, waiting<Pulled>([this, token, cursor](const Result<Pulled>& r) {
+  world_.pull(token, cursor, limits,
+              waiting<Pulled>([this, token, cursor](const Result<Pulled>& r) {
                 if (!r && r.error().code == Errc::lease_lost) return forget(token);
                 if (!r) return;
                 for (Held& mine : held_) {
@@ -97,7 +99,8 @@ void Client::renew() {
   const Held* held = draw_held(false);
   if (held == nullptr) return lease();
   const Token token = held->lease.token;
-  world_.renew(token, draw_wait() + milliseconds{1}, waiting<Time>([this, token](const Result<Time>& r) {
+  world_.renew(token, draw_wait() + milliseconds{1},
+               waiting<Time>([this, token](const Result<Time>& r) {
                  if (!r && r.error().code == Errc::lease_lost) forget(token);
                }));
 }
@@ -111,7 +114,8 @@ Outcome Client::draw_outcome(MessageId id) {
     case 0:
     case 1:
     case 2:
-    case 3: return outcome;
+    case 3:
+      return outcome;
     case 4:
       outcome.kind = Outcome::Kind::retry;
       outcome.delay = draw_wait();
@@ -125,7 +129,9 @@ Outcome Client::draw_outcome(MessageId id) {
       outcome.kind = Outcome::Kind::dead;
       outcome.reason = "hopeless";
       return outcome;
-    default: outcome.kind = Outcome::Kind::release; return outcome;
+    default:
+      outcome.kind = Outcome::Kind::release;
+      return outcome;
   }
 }
 
@@ -246,11 +252,16 @@ void Client::mischief() {
   switch (random_.below(8)) {
     case 0:
     case 1:
-    case 2: return bad_token();
-    case 3: return bad_id();
-    case 4: return bad_settle();
-    case 5: return bad_request();
-    default: return bad_transaction();
+    case 2:
+      return bad_token();
+    case 3:
+      return bad_id();
+    case 4:
+      return bad_settle();
+    case 5:
+      return bad_request();
+    default:
+      return bad_transaction();
   }
 }
 
@@ -261,11 +272,21 @@ void Client::bad_id() {
   TransactionId id{1000 + number_, next_transaction_++, world_.client_now(), 0};
   const Duration window = world_.plan().limits.transaction_window;
   switch (random_.below(5)) {
-    case 0: id.time -= window; break;
-    case 1: id.time += window + milliseconds{random_.between(0, 60'000)}; break;
-    case 2: id.number = random_.below(next_transaction_); break;
-    case 3: id.lowest_unanswered = id.number + 1; break;
-    default: id.lowest_unanswered = id.number; break;
+    case 0:
+      id.time -= window;
+      break;
+    case 1:
+      id.time += window + milliseconds{random_.between(0, 60'000)};
+      break;
+    case 2:
+      id.number = random_.below(next_transaction_);
+      break;
+    case 3:
+      id.lowest_unanswered = id.number + 1;
+      break;
+    default:
+      id.lowest_unanswered = id.number;
+      break;
   }
   transaction.id = id;
   world_.apply(transaction, waiting<Receipt>([](const auto&) {}));
@@ -277,9 +298,12 @@ void Client::bad_settle() {
   if (held == nullptr) return bad_token();
   Transaction transaction;
   Settle settle{held->lease.token, {}, Settle::Then::keep, "", {}, {}};
-  for (const MessageId id : held->left) settle.outcomes.push_back(draw_outcome(id));
+  for (const MessageId id : held->left)
+    settle.outcomes.push_back(draw_outcome(id));
   switch (random_.below(3)) {
-    case 0: settle.outcomes.push_back(draw_outcome(MessageId{1})); break;
+    case 0:
+      settle.outcomes.push_back(draw_outcome(MessageId{1}));
+      break;
     case 1:
       if (!settle.outcomes.empty()) settle.outcomes.push_back(settle.outcomes.front());
       break;
@@ -295,14 +319,30 @@ void Client::bad_settle() {
 void Client::bad_request() {
   LeaseRequest request = draw_request();
   switch (random_.below(8)) {
-    case 0: request.lanes = 0; break;
-    case 1: request.messages = 0; break;
-    case 2: request.seize = true; break;
-    case 3: request.key = ""; break;
-    case 4: request.lease = milliseconds{0}; break;
-    case 5: request.lease = std::chrono::hours{25}; break;
-    case 6: request.lanes = world_.plan().limits.lease_lanes_max + 1; break;
-    default: request.queue = "nowhere"; break;
+    case 0:
+      request.lanes = 0;
+      break;
+    case 1:
+      request.messages = 0;
+      break;
+    case 2:
+      request.seize = true;
+      break;
+    case 3:
+      request.key = "";
+      break;
+    case 4:
+      request.lease = milliseconds{0};
+      break;
+    case 5:
+      request.lease = std::chrono::hours{25};
+      break;
+    case 6:
+      request.lanes = world_.plan().limits.lease_lanes_max + 1;
+      break;
+    default:
+      request.queue = "nowhere";
+      break;
   }
   world_.lease(request, waiting<std::vector<Lease>>([](const auto&) {}));
 }
@@ -313,13 +353,15 @@ void Client::bad_token() {
   Token token = random_.pick(gossip_.tokens);
   if (random_.one_in(4)) token = Token(token.epoch(), token.place(), token.seal() ^ 1U);
   if (random_.one_in(8)) {
-    token = Token(Epoch{static_cast<std::uint64_t>(token.epoch()) + 1}, token.place(), token.seal());
+    token =
+        Token(Epoch{static_cast<std::uint64_t>(token.epoch()) + 1}, token.place(), token.seal());
   }
   world_.read_current(token);
   switch (random_.below(3)) {
     case 0:
       return world_.pull(token, Cursor{random_.below(3)}, {}, waiting<Pulled>([](const auto&) {}));
-    case 1: return world_.renew(token, milliseconds{5000}, waiting<Time>([](const auto&) {}));
+    case 1:
+      return world_.renew(token, milliseconds{5000}, waiting<Time>([](const auto&) {}));
     default: {
       Transaction transaction;
       transaction.settles.push_back(Settle{token, {}, Settle::Then::end, "", {}, {}});
@@ -335,18 +377,45 @@ void Client::bad_transaction() {
   transaction.sends.push_back(draw_send());
   Send& bad = transaction.sends.back();
   switch (random_.below(12)) {
-    case 0: bad.key = ""; break;
-    case 1: bad.queue = ""; break;
-    case 2: bad.queue = "a\nb"; break;
-    case 3: bad.body.assign(world_.plan().limits.body_bytes_max + 1, 'x'); break;
-    case 4: bad.delay = milliseconds{-1}; break;
-    case 5: bad.name = ""; break;
-    case 6: transaction.publishes.push_back(draw_publish()); transaction.publishes.back().topic = "a..b"; break;
-    case 7: transaction.publishes.push_back(draw_publish()); transaction.publishes.back().topic = "a.*"; break;
-    case 8: transaction.sends.resize(world_.plan().limits.transaction_operations_max + 1, draw_send()); break;
-    case 9: transaction.admin = PauseQueue{draw_queue()}; break;
-    case 10: transaction.records.push_back({"s0", "r0", Bytes(world_.plan().limits.record_bytes_max + 1, 'x'), {}}); break;
-    default: bad.dedup_id = ""; break;
+    case 0:
+      bad.key = "";
+      break;
+    case 1:
+      bad.queue = "";
+      break;
+    case 2:
+      bad.queue = "a\nb";
+      break;
+    case 3:
+      bad.body.assign(world_.plan().limits.body_bytes_max + 1, 'x');
+      break;
+    case 4:
+      bad.delay = milliseconds{-1};
+      break;
+    case 5:
+      bad.name = "";
+      break;
+    case 6:
+      transaction.publishes.push_back(draw_publish());
+      transaction.publishes.back().topic = "a..b";
+      break;
+    case 7:
+      transaction.publishes.push_back(draw_publish());
+      transaction.publishes.back().topic = "a.*";
+      break;
+    case 8:
+      transaction.sends.resize(world_.plan().limits.transaction_operations_max + 1, draw_send());
+      break;
+    case 9:
+      transaction.admin = PauseQueue{draw_queue()};
+      break;
+    case 10:
+      transaction.records.push_back(
+          {"s0", "r0", Bytes(world_.plan().limits.record_bytes_max + 1, 'x'), {}});
+      break;
+    default:
+      bad.dedup_id = "";
+      break;
   }
   submit(std::move(transaction));
 }

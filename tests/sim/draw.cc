@@ -37,8 +37,8 @@ std::string Client::draw_body() {
 
 Duration Client::draw_wait() {
   const auto pace = static_cast<std::int64_t>(world_.plan().pace_ms);
-  return milliseconds{random_.pick(std::vector<std::int64_t>{
-      0, 1, pace, pace * 3, pace * 10, 1000, 5000, random_.between(0, 20'000)})};
+  return milliseconds{random_.pick(std::vector<std::int64_t>{0, 1, pace, pace * 3, pace * 10, 1000,
+                                                             5000, random_.between(0, 20'000)})};
 }
 
 Content Client::draw_content() {
@@ -90,7 +90,8 @@ LeaseRequest Client::draw_request() {
   LeaseRequest request;
   request.queue = draw_queue();
   if (random_.one_in(4)) {
-    for (std::uint64_t n = random_.below(3); n > 0; --n) request.labels.push_back(draw_label());
+    for (std::uint64_t n = random_.below(3); n > 0; --n)
+      request.labels.push_back(draw_label());
   }
   if (random_.one_in(2)) request.owner = "o" + std::to_string(number_ % 3);
   if (random_.one_in(2)) request.request = RequestId{number_, next_request_++};
@@ -117,28 +118,42 @@ Administration Client::draw_administration() {
   switch (random_.below(24)) {
     case 0:
     case 1:
-    case 2: return ConfigureQueue{queue, draw_settings(random_)};
-    case 3: return PauseQueue{queue};
+    case 2:
+      return ConfigureQueue{queue, draw_settings(random_)};
+    case 3:
+      return PauseQueue{queue};
     case 4:
-    case 5: return ResumeQueue{queue};
+    case 5:
+      return ResumeQueue{queue};
     case 6:
     case 7:
-    case 8: return ResumeLane{queue, draw_key(), std::nullopt};
+    case 8:
+      return ResumeLane{queue, draw_key(), std::nullopt};
     case 9:
       if (gossip_.unkeyed.empty()) return ResumeLane{queue, std::nullopt, MessageId{1}};
       return ResumeLane{gossip_.unkeyed.back().first, std::nullopt, gossip_.unkeyed.back().second};
-    case 10: return PurgeQueue{queue, std::nullopt};
-    case 11: return PurgeQueue{queue, draw_key()};
-    case 12: return RemoveQueue{queue, random_.one_in(2)};
+    case 10:
+      return PurgeQueue{queue, std::nullopt};
+    case 11:
+      return PurgeQueue{queue, draw_key()};
+    case 12:
+      return RemoveQueue{queue, random_.one_in(2)};
     case 13:
-    case 14: return Redrive{queue, draw_dead(queue), std::nullopt};
-    case 15: return Redrive{queue, draw_dead(queue), draw_queue()};
-    case 16: return DropDead{queue, draw_dead(queue)};
+    case 14:
+      return Redrive{queue, draw_dead(queue), std::nullopt};
+    case 15:
+      return Redrive{queue, draw_dead(queue), draw_queue()};
+    case 16:
+      return DropDead{queue, draw_dead(queue)};
     case 17:
-    case 18: return Subscribe{queue, draw_pattern(), std::nullopt};
-    case 19: return Subscribe{queue, draw_pattern(), world_.client_now() - draw_wait()};
-    case 20: return Unsubscribe{queue};
-    default: return ConfigureTopic{draw_topic(), TopicSettings{draw_wait()}};
+    case 18:
+      return Subscribe{queue, draw_pattern(), std::nullopt};
+    case 19:
+      return Subscribe{queue, draw_pattern(), world_.client_now() - draw_wait()};
+    case 20:
+      return Unsubscribe{queue};
+    default:
+      return ConfigureTopic{draw_topic(), TopicSettings{draw_wait()}};
   }
 }
 

@@ -42,7 +42,8 @@ void FaultyBackend::apply(Image& image, const MutationBatch& batch) {
       }
       case Mutation::Kind::erase_prefix: {
         auto it = table.lower_bound(mutation.key);
-        while (it != table.end() && it->first.starts_with(mutation.key)) it = table.erase(it);
+        while (it != table.end() && it->first.starts_with(mutation.key))
+          it = table.erase(it);
         break;
       }
     }
@@ -117,6 +118,7 @@ Result<void> FaultyBackend::reopen() {
   }
   sync();
   needs_reopen_ = false;
+  remember_open();
   return {};
 }
 
@@ -126,6 +128,7 @@ void FaultyBackend::crash() {
   needs_reopen_ = false;
   reads_to_fail_ = 0;
   reopens_to_fail_ = 0;
+  remember_open();
 }
 
 void FaultyBackend::lose_power(std::uint64_t survivors) {
@@ -134,6 +137,13 @@ void FaultyBackend::lose_power(std::uint64_t survivors) {
   shown_ = durable_;
   drop_last_ = false;
   needs_reopen_ = false;
+}
+
+void FaultyBackend::betray() {
+  unsynced_.clear();
+  durable_ = opened_;
+  durable_commit_ = opened_commit_;
+  lose_power(0);
 }
 
 engine::CommitNumber FaultyBackend::shown_commit() const {

@@ -1,7 +1,5 @@
 // strand-sim: runs seeds of the simulator. See README.md.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -17,6 +15,8 @@
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 #include "sim/run.h"
 
@@ -153,7 +153,8 @@ void switch_off(Plan& plan, std::string_view kind) {
 int run_one(const Options& options) {
   Plan plan(*options.seed);
   if (options.steps) plan.steps_max = *options.steps;
-  for (const std::string& kind : options.without) switch_off(plan, kind);
+  for (const std::string& kind : options.without)
+    switch_off(plan, kind);
   if (options.clients) {
     plan.clients.assign(plan.clients.size(), false);
     for (const std::string& client : *options.clients) {
@@ -164,7 +165,8 @@ int run_one(const Options& options) {
     }
   }
   const Run result = run(plan, options.trace);
-  for (const std::string& line : result.trace) std::cout << line << "\n";
+  for (const std::string& line : result.trace)
+    std::cout << line << "\n";
   if (options.trace && result.failed) std::cout << "\nthe model has\n" << result.model << "\n";
   if (!result.failed) {
     std::cout << "seed " << plan.seed << " passes: " << result.calls << " calls, fingerprint "
@@ -191,11 +193,14 @@ class Sweep {
   // The seed after the last one of an unbroken row that passed.
   std::uint64_t go(std::uint64_t jobs) {
     std::vector<std::thread> threads;
-    for (std::uint64_t i = 0; i < jobs; ++i) threads.emplace_back([this] { work(); });
-    for (std::thread& thread : threads) thread.join();
+    for (std::uint64_t i = 0; i < jobs; ++i)
+      threads.emplace_back([this] { work(); });
+    for (std::thread& thread : threads)
+      thread.join();
     if (progress_) std::cerr << "\r\x1b[K";
     std::uint64_t row = first_;
-    while (passed_.contains(row)) ++row;
+    while (passed_.contains(row))
+      ++row;
     return row;
   }
 
@@ -214,7 +219,9 @@ class Sweep {
     for (;;) {
       {
         const std::scoped_lock lock(mutex_);
-        if ((!failed_.empty() && !keep_going_) || next_ > last_ || (deadline_ && Clock::now() >= *deadline_)) return;
+        if ((!failed_.empty() && !keep_going_) || next_ > last_ ||
+            (deadline_ && Clock::now() >= *deadline_))
+          return;
       }
       const std::uint64_t seed = next_++;
       if (seed > last_) return;
@@ -224,8 +231,8 @@ class Sweep {
       (result.failed ? failed_ : passed_).insert(seed);
       if (result.failed && keep_going_) print_line(seed, result);
       if (progress_ && passed_.size() % 50 == 0) {
-        std::cerr << "\r\x1b[K" << passed_.size() << " of " << last_ - first_ + 1
-                  << " seeds passed" << std::flush;
+        std::cerr << "\r\x1b[K" << passed_.size() << " of " << last_ - first_ + 1 << " seeds passed"
+                  << std::flush;
       }
     }
   }

@@ -13,9 +13,10 @@ Duration ms(std::int64_t count) { return milliseconds{count}; }
 
 std::string_view name(Fault fault) {
   static constexpr std::array<std::string_view, fault_count> names = {
-      "write_fails_before", "write_fails_after", "sync_fails", "slow_write",   "reopen_fails",
-      "read_fails",         "crash",             "power_loss", "wall_jump",    "clock_jump",
-      "clock_freeze",       "late_timer",        "lost_reply", "late_reply"};
+      "write_fails_before", "write_fails_after", "sync_fails",   "slow_write",
+      "reopen_fails",       "read_fails",        "crash",        "power_loss",
+      "wall_jump",          "clock_jump",        "clock_freeze", "late_timer",
+      "lost_reply",         "late_reply"};
   return names.at(static_cast<std::size_t>(fault));
 }
 
@@ -40,8 +41,8 @@ Plan::Plan(std::uint64_t the_seed) : seed(the_seed) {
     rate = weather == 0 ? 0 : (random.one_in(2) ? 0 : random.below(weather == 1 ? 20 : 80));
   }
   // A crash ends much of what is under way; too many of them, and little else happens.
-  for (const Fault rare : {Fault::crash, Fault::power_loss, Fault::clock_freeze,
-                           Fault::clock_jump, Fault::wall_jump}) {
+  for (const Fault rare : {Fault::crash, Fault::power_loss, Fault::clock_freeze, Fault::clock_jump,
+                           Fault::wall_jump}) {
     std::uint64_t& rate = rates.at(static_cast<std::size_t>(rare));
     rate = rate / 4 + (rate > 0 ? 1 : 0);
   }

@@ -13,8 +13,8 @@
 
 namespace strand::sim {
 
-// What can go wrong. Each has a rate, drawn from the seed, and can be switched off when a failure is
-// made smaller.
+// What can go wrong. Each has a rate, drawn from the seed, and can be switched off when a failure
+// is made smaller.
 enum class Fault : std::uint8_t {
   write_fails_before,  // nothing of the batch is written
   write_fails_after,   // all of it is, but the answer is a failure
@@ -77,6 +77,9 @@ struct Plan {
   std::uint64_t queue_count = 0;
   std::uint64_t key_count = 0;
   Limits limits;
+
+  // For tests of the simulator itself: the disk loses what it has confirmed.
+  bool disk_lies = false;
 
   [[nodiscard]] bool happens(Fault fault, Random& random) const;
 

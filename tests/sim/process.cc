@@ -35,7 +35,8 @@ void World::pump() {
     const Error error{Errc::unavailable, "the simulated store is down"};
     std::deque<Job> refused;
     refused.swap(jobs_);
-    for (const Job& job : refused) job.refuse(error);
+    for (const Job& job : refused)
+      job.refuse(error);
     return;
   }
   while (serves() && !jobs_.empty()) {
@@ -95,6 +96,7 @@ void World::after_call() {
   last_known_ = std::max(last_known_, engine().now());
   last_decided_ = std::max(last_decided_, engine().now());
   model_.next_due(engine().next_due());
+  model_.memory(engine().memory_bytes());
   // Copies and notices have ids that no answer has shown. Looking at once keeps them apart, even
   // if they are alike.
   for (const std::string& queue : model_.decided().queues_with_unseen_ids()) {
@@ -252,8 +254,8 @@ void World::crash(bool power) {
     // The write was further on than its caller knew.
     backend_.prepare(in_flight_->commit, FaultyBackend::WriteFault::none);
     const bool synced = in_flight_->durability == Durability::sync && random_.one_in(2);
-    static_cast<void>(backend_.write(in_flight_->mutations,
-                                     synced ? Durability::sync : Durability::async));
+    static_cast<void>(
+        backend_.write(in_flight_->mutations, synced ? Durability::sync : Durability::async));
   }
   writing_ = false;
   in_flight_ = nullptr;
@@ -262,7 +264,12 @@ void World::crash(bool power) {
   armed_.reset();
   pipeline_.reset();
   if (power) {
-    backend_.lose_power(random_.below(backend_.unsynced() + 1));
+    const std::uint64_t survivors = random_.below(backend_.unsynced() + 1);
+    if (plan_.disk_lies) {
+      backend_.betray();
+    } else {
+      backend_.lose_power(survivors);
+    }
     last_written_ = last_durable_;
   } else {
     backend_.crash();

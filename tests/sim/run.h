@@ -18,7 +18,7 @@ struct Run {
   };
   std::optional<Failed> failed;
   std::uint64_t calls = 0;
-  std::uint64_t fingerprint = 0;    // of all that happened
+  std::uint64_t fingerprint = 0;   // of all that happened
   std::vector<std::string> trace;  // if it was asked for
   std::string model;               // what the model knows at the end, likewise
 };

@@ -13,7 +13,8 @@ constexpr int tries_max = 250;
 
 class Shrinking {
  public:
-  Shrinking(const Plan& plan, const Run::Failed& failed) : best_(plan), invariant_(failed.invariant) {}
+  Shrinking(const Plan& plan, const Run::Failed& failed)
+      : best_(plan), invariant_(failed.invariant) {}
 
   Plan result() {
     for (bool smaller = true; smaller && tries_ < tries_max;) {
@@ -81,13 +82,16 @@ std::string tail(const std::vector<std::string>& lines, std::size_t count) {
   std::string out;
   const std::size_t from = lines.size() > count ? lines.size() - count : 0;
   if (from > 0) out += "  … " + std::to_string(from) + " lines before\n";
-  for (std::size_t i = from; i < lines.size(); ++i) out += "  " + lines[i] + "\n";
+  for (std::size_t i = from; i < lines.size(); ++i)
+    out += "  " + lines[i] + "\n";
   return out;
 }
 
 }  // namespace
 
-Plan shrink(const Plan& plan, const Run::Failed& failed) { return Shrinking(plan, failed).result(); }
+Plan shrink(const Plan& plan, const Run::Failed& failed) {
+  return Shrinking(plan, failed).result();
+}
 
 std::string report(const Plan& plan) {
   constexpr std::size_t lines_max = 40;

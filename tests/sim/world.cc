@@ -27,9 +27,7 @@ void World::add_trace(std::string line) {
   lines_.push_back(std::to_string(now_ms_) + "ms " + std::move(line));
 }
 
-void World::mix(std::uint64_t number) {
-  fingerprint_ = Random(fingerprint_ ^ number).next();
-}
+void World::mix(std::uint64_t number) { fingerprint_ = Random(fingerprint_ ^ number).next(); }
 
 // --- Events ---
 

@@ -76,8 +76,6 @@ class World {
   // Closes the store, at rest, and opens it again.
   void restart();
   [[nodiscard]] bool serves() const;
-  // What the engine says that messages take of memory.
-  [[nodiscard]] std::size_t memory_bytes() const { return pipeline_->engine().memory_bytes(); }
   // Everything is written and answered.
   [[nodiscard]] bool at_rest() const;
   // Lets store time pass without anything else.
@@ -183,13 +181,12 @@ class World {
   // The batch whose write failed, and whether it is known what became of it.
   std::optional<engine::CommitNumber> failed_;
   bool failed_is_known_ = false;
-  engine::CommitNumber last_written_ = 0;    // confirmed, and not empty
+  engine::CommitNumber last_written_ = 0;  // confirmed, and not empty
   engine::CommitNumber last_durable_ = 0;
-  Time last_decided_{};                      // the highest store time that anybody has seen
+  Time last_decided_{};  // the highest store time that anybody has seen
   std::optional<Time> armed_;
   std::uint64_t armed_number_ = 0;
   std::uint64_t calls_ = 0;
-  std::uint64_t reads_armed_ = 0;
 
   model::Model model_;
 };

@@ -1,0 +1,265 @@
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "model/evidence.h"
+#include "model/text.h"
+#include "model/violation.h"
+
+namespace strand::model {
+namespace {
+
+using Stamp = std::chrono::steady_clock::time_point;
+
+std::string numbered(Epoch epoch) {
+  return "epoch " + std::to_string(static_cast<std::uint64_t>(epoch));
+}
+
+// One lane, lease after lease.
+class Replay {
+ public:
+  Replay(const LaneName& name, const std::map<Epoch, Tenure>& tenures,
+         std::map<MessageId, Fate>& fates, std::uint32_t max_attempts)
+      : name_(name), tenures_(tenures), fates_(fates), max_attempts_(max_attempts) {
+    for (const auto& [id, fate] : fates_) {
+      const bool here =
+          fate.queue == name_.queue && fate.key == name_.key && (fate.key || id == name_.unkeyed);
+      if (here) open_.insert(fate.place(id));
+    }
+  }
+
+  void run() {
+    check_handovers();
+    for (const auto& [epoch, tenure] : tenures_)
+      follow(tenure);
+  }
+
+ private:
+  // The holder is followed by the next one only after its lease is over.
+  void check_handovers() {
+    Stamp taken = Stamp::max();  // when the first of the later leases was known to be granted
+    const Tenure* next = nullptr;
+    for (auto it = tenures_.rbegin(); it != tenures_.rend(); ++it) {
+      const Tenure& tenure = it->second;
+      for (const Step& step : tenure.steps) {
+        if (call_of(step).begin > taken) check_late(tenure, step);
+      }
+      if (next != nullptr) check_over(tenure, *next);
+      taken = std::min(taken, tenure.granted.end);
+      next = &tenure;
+    }
+  }
+
+  void check_late(const Tenure& tenure, const Step& step) const {
+    const auto* settled = std::get_if<Settled>(&step);
+    if (settled != nullptr && settled->error) return;
+    violate(settled != nullptr ? Invariant::current_epoch : Invariant::lane_order,
+            where(tenure) + (settled != nullptr ? "settled" : "was pulled for or renewed") +
+                " after a later lease of the lane had been granted");
+  }
+
+  // No later lease may be granted while this one runs.
+  void check_over(const Tenure& tenure, const Tenure& next) const {
+    Time expires_at = tenure.expires_at;
+    for (const Step& step : tenure.steps) {
+      if (const auto* settled = std::get_if<Settled>(&step); settled && settled->ends_lease())
+        return;
+      if (const auto* longer = std::get_if<Prolonged>(&step)) expires_at = longer->expires_at;
+    }
+    if (maybe_revoked(tenure, next.granted)) return;
+    expect(next.granted.store_time >= expires_at, Invariant::lane_order, [&] {
+      return where(tenure) + "runs until " + text(expires_at) + ", but " + numbered(next.epoch) +
+             " was granted by " + text(next.granted.store_time);
+    });
+  }
+
+  // A cancel of a message that the lease carries ends it.
+  [[nodiscard]] bool maybe_revoked(const Tenure& tenure, const Call& by) const {
+    for (const Step& step : tenure.steps) {
+      const auto* carried = std::get_if<Carried>(&step);
+      if (carried == nullptr) continue;
+      for (const Message& message : carried->messages) {
+        const auto fate = fates_.find(message.id);
+        if (fate != fates_.end() &&
+            std::ranges::any_of(fate->second.cancels, [&](const Call& cancel) {
+              return !by.before(cancel) && !cancel.before(tenure.granted);
+            })) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void follow(const Tenure& tenure) {
+    carried_.clear();
+    over_ = false;
+    expires_at_ = tenure.expires_at;
+    for (const Step& step : tenure.steps) {
+      if (const auto* messages = std::get_if<Carried>(&step)) carry(tenure, *messages);
+      if (const auto* longer = std::get_if<Prolonged>(&step)) expires_at_ = longer->expires_at;
+      if (const auto* settled = std::get_if<Settled>(&step)) {
+        if (settled->error) {
+          check_refusal(tenure, *settled);
+        } else {
+          settle(tenure, *settled);
+        }
+      }
+    }
+    // The lease ran out (or was revoked): the oldest was charged, which may have been its end.
+    if (!over_ && !carried_.empty()) {
+      Fate& oldest = fates_.at(carried_.begin()->second);
+      if (exhausted_by_one(oldest)) oldest.died = tenure.granted;
+    }
+  }
+
+  void carry(const Tenure& tenure, const Carried& carried) {
+    std::optional<Place> last;
+    for (const Message& message : carried.messages) {
+      Fate& fate = check_identity(tenure, message);
+      const Place place = fate.place(message.id);
+      expect(!last || *last < place, Invariant::lane_order, [&] {
+        return where(tenure) + "carries messages out of order: " + text(carried.messages);
+      });
+      last = place;
+      expect(!fate.acked, Invariant::one_end,
+             [&] { return where(tenure) + "carries what was acked before: " + text(message); });
+      expect(carried.call.store_time >= std::max(fate.due, fate.not_before), Invariant::not_early,
+             [&] {
+               return where(tenure) + "carries " + text(message) + " by " +
+                      text(carried.call.store_time) + ", before " +
+                      text(std::max(fate.due, fate.not_before));
+             });
+      check_nothing_older(tenure, carried.call, message.id, place);
+      expect(message.deliveries == ++fate.deliveries, Invariant::contract, [&] {
+        return where(tenure) + "carries " + text(message) + ", which is its delivery number " +
+               std::to_string(fate.deliveries);
+      });
+      fate.attempts = message.attempts;
+      fate.died.reset();
+      carried_.insert(place);
+    }
+  }
+
+  Fate& check_identity(const Tenure& tenure, const Message& message) {
+    const auto found = fates_.find(message.id);
+    expect(found != fates_.end(), Invariant::contract,
+           [&] { return where(tenure) + "carries what no confirmed send sent: " + text(message); });
+    Fate& fate = found->second;
+    expect(fate.body == message.body, Invariant::nothing_lost, [&] {
+      return where(tenure) + "carries " + text(message) + ", sent as " + quote(fate.body);
+    });
+    expect(fate.queue == name_.queue && fate.key == name_.key, Invariant::lane_order,
+           [&] { return where(tenure) + "carries a message of another lane: " + text(message); });
+    expect(fate.due == message.due, Invariant::not_early, [&] {
+      return where(tenure) + "carries " + text(message) + ", sent for " + text(fate.due);
+    });
+    return fate;
+  }
+
+  // Under policy `block`, whatever is older and alive is carried too.
+  void check_nothing_older(const Tenure& tenure, const Call& call, MessageId id,
+                           const Place& place) const {
+    for (auto it = open_.begin(); it != open_.end() && *it < place; ++it) {
+      if (carried_.contains(*it)) continue;
+      expect(!surely_alive(fates_.at(it->second), call), Invariant::lane_order, [&] {
+        return where(tenure) + "carries " + text(id) + " without " + text(it->second) +
+               ", which is older and has not ended";
+      });
+    }
+  }
+
+  [[nodiscard]] static bool surely_alive(const Fate& fate, const Call& at) {
+    if (!fate.sent.before(at)) return false;
+    for (const Call& cancel : fate.cancels) {
+      if (!at.before(cancel)) return false;
+    }
+    if (!fate.died) return true;
+    return std::ranges::any_of(fate.redrives, [&](const Call& redrive) {
+      return fate.died->before(redrive) && redrive.before(at);
+    });
+  }
+
+  void settle(const Tenure& tenure, const Settled& settled) {
+    expect(!over_, Invariant::current_epoch,
+           [&] { return where(tenure) + "settled after its end"; });
+    for (const Outcome& outcome : settled.settle.outcomes) {
+      const auto found = fates_.find(outcome.id);
+      const bool known = found != fates_.end();
+      if (known && found->second.acked) {
+        violate(Invariant::one_end, where(tenure) + "settled once more " + text(outcome.id));
+      }
+      expect(known && carried_.erase(found->second.place(outcome.id)) == 1,
+             Invariant::current_epoch,
+             [&] { return where(tenure) + "settled what it did not carry: " + text(outcome.id); });
+      finish(found->second, outcome, settled);
+    }
+    over_ = settled.ends_lease();
+  }
+
+  void finish(Fate& fate, const Outcome& outcome, const Settled& settled) {
+    switch (outcome.kind) {
+      case Outcome::Kind::ack:
+        fate.acked = true;
+        ++fate.acks;
+        open_.erase(fate.place(outcome.id));
+        break;
+      case Outcome::Kind::retry:
+        if (exhausted_by_one(fate)) {
+          fate.died = settled.call;
+        } else {
+          fate.not_before = settled.at + outcome.delay.value_or(Duration{0});
+        }
+        break;
+      case Outcome::Kind::dead:
+        fate.died = settled.call;
+        break;
+      case Outcome::Kind::release:
+        break;
+    }
+  }
+
+  // Only who is not the holder (any more) is refused, and this is what it is told.
+  void check_refusal(const Tenure& tenure, const Settled& refused) const {
+    expect(*refused.error == Errc::lease_lost, Invariant::current_epoch, [&] {
+      return where(tenure) + "was refused with " + text(*refused.error) +
+             ": a settle fails with lease_lost or not at all";
+    });
+    const bool ended = std::ranges::any_of(tenure.steps, [&](const Step& step) {
+      const auto* settled = std::get_if<Settled>(&step);
+      return settled != nullptr && settled->ends_lease() && !refused.call.before(settled->call);
+    });
+    expect(ended || refused.call.store_time >= expires_at_ || maybe_revoked(tenure, refused.call),
+           Invariant::current_epoch, [&] {
+             return where(tenure) + "was refused by " + text(refused.call.store_time) +
+                    " though it was current until " + text(expires_at_);
+           });
+  }
+
+  [[nodiscard]] bool exhausted_by_one(const Fate& fate) const {
+    return max_attempts_ != 0 && fate.attempts + 1 >= max_attempts_;
+  }
+
+  [[nodiscard]] std::string where(const Tenure& tenure) const {
+    return "lane " + quote(name_.queue) + "/" + text(name_.key) + ", " + numbered(tenure.epoch) +
+           " ";
+  }
+
+  const LaneName& name_;
+  const std::map<Epoch, Tenure>& tenures_;
+  std::map<MessageId, Fate>& fates_;
+  std::uint32_t max_attempts_;
+  std::set<Place> open_;     // not acked yet
+  std::set<Place> carried_;  // by the lease that is looked at, unsettled
+  bool over_ = false;        // it was ended by a settle
+  Time expires_at_{};        // its end
+};
+
+}  // namespace
+
+void check_lane(const LaneName& name, const std::map<Epoch, Tenure>& tenures,
+                std::map<MessageId, Fate>& fates, std::uint32_t max_attempts) {
+  Replay(name, tenures, fates, max_attempts).run();
+}
+
+}  // namespace strand::model
