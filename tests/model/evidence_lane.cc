@@ -67,6 +67,17 @@ class Replay {
       if (const auto* longer = std::get_if<Prolonged>(&step)) expires_at = longer->expires_at;
     }
     if (maybe_revoked(tenure, next.granted)) return;
+    if (next.granted.store_time < expires_at) {
+      auto ns=[](auto t){return std::to_string(t.time_since_epoch().count()/1000);};
+      auto dump=[&](const Tenure& t){ fprintf(stderr,"TENURE %s exp %s\n", numbered(t.epoch).c_str(), text(t.expires_at).c_str());
+      for (const Step& st : t.steps){ const Call& c=call_of(st); fprintf(stderr," [%s %s] %s ", ns(c.begin).c_str(), ns(c.end).c_str(), text(c.store_time).c_str());
+        if (auto* x=std::get_if<Carried>(&st)) fprintf(stderr,"carried %s\n", text(x->messages).c_str());
+        if (auto* x=std::get_if<Prolonged>(&st)) fprintf(stderr,"prolonged %s\n", text(x->expires_at).c_str());
+        if (auto* x=std::get_if<Settled>(&st)) { Transaction tt; tt.settles.push_back(x->settle); fprintf(stderr,"settled %s %s\n", text(tt).c_str(), x->error?text(*x->error).c_str():"ok"); }
+        if (auto* x=std::get_if<Carried>(&st)) for (auto& m: x->messages) for (auto& cc: fates_.at(m.id).cancels) fprintf(stderr,"  cancel of %s [%s %s]\n", text(m.id).c_str(), ns(cc.begin).c_str(), ns(cc.end).c_str());
+        }};
+      dump(tenure); dump(next);
+    }
     expect(next.granted.store_time >= expires_at, Invariant::lane_order, [&] {
       return where(tenure) + "runs until " + text(expires_at) + ", but " + numbered(next.epoch) +
              " was granted by " + text(next.granted.store_time);

@@ -20,7 +20,7 @@ Plan betrayed(std::uint64_t seed) {
 
 TEST(Simulator, Notices_that_something_confirmed_is_lost) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    const Run result = run(betrayed(seed), false);
+    const sim::Run result = run(betrayed(seed), false);
     ASSERT_TRUE(result.failed) << "seed " << seed;
     EXPECT_EQ(result.failed->invariant, model::Invariant::nothing_lost) << result.failed->what;
   }
@@ -28,10 +28,10 @@ TEST(Simulator, Notices_that_something_confirmed_is_lost) {
 
 TEST(Simulator, Makes_a_failing_run_smaller) {
   const Plan plan = betrayed(3);
-  const Run whole = run(plan, false);
+  const sim::Run whole = run(plan, false);
   ASSERT_TRUE(whole.failed);
   const Plan small = shrink(plan, *whole.failed);
-  const Run shrunk = run(small, false);
+  const sim::Run shrunk = run(small, false);
   ASSERT_TRUE(shrunk.failed);
   EXPECT_EQ(shrunk.failed->invariant, whole.failed->invariant);
   EXPECT_LT(shrunk.calls, whole.calls);

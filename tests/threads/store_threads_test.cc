@@ -34,6 +34,7 @@ constexpr std::uint32_t max_attempts = 3;
 constexpr std::size_t producers = 4;
 constexpr std::size_t consumers = 4;
 constexpr std::size_t keys = 10;
+constexpr std::uint64_t backlog_max = 100;  // messages; producers wait for consumers
 
 // Wakes one thread; what happens while it does not wait is not lost.
 class Bell {
@@ -76,6 +77,7 @@ struct Workshop {
   std::atomic<std::size_t> producing = producers;
   std::atomic<bool> draining = false;  // no new messages, no more mischief
   std::atomic<bool> drained = false;
+  Bell progress;                             // rung by consumers
   std::vector<std::unique_ptr<Bell>> bells;  // one for each consumer, one for the administrator
 };
 
@@ -86,6 +88,7 @@ class Producer {
 
   void run() {
     while (made_ < shop_.sends_each) {
+      wait_for_consumers();
       switch (random_.below(8)) {
         case 0:
           send_repeatedly();
@@ -110,6 +113,14 @@ class Producer {
   }
 
  private:
+  void wait_for_consumers() {
+    for (;;) {
+      const std::uint64_t seen = shop_.progress.rings();
+      if (client_.stats("work")->live() < backlog_max) return;
+      ASSERT_TRUE(shop_.progress.rings_after(seen)) << "the consumers have stopped";
+    }
+  }
+
   Transaction transaction() {
     Transaction transaction;
     Send& send = transaction.sends.emplace_back();
@@ -192,8 +203,10 @@ class Consumer {
       const std::uint64_t seen = bell_.rings();
       const auto leases = client_.lease(request());
       ASSERT_TRUE(leases) << leases.error().message;
-      for (const Lease& lease : *leases)
+      for (const Lease& lease : *leases) {
         work_on(lease);
+        shop_.progress.ring();
+      }
       if (!leases->empty()) continue;
       if (shop_.draining && client_.stats("work")->live() == 0) {
         shop_.drained = true;
