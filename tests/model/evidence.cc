@@ -48,11 +48,9 @@ void Evidence::add(const Recorder::Leased& leased) {
   const Lease& lease = leased.lease;
   const Epoch epoch = lease.token.epoch();
   LaneName name{.queue = lease.queue, .key = lease.key};
-  if (!lease.key) {
-    expect(lease.messages.size() == 1, Invariant::contract,
-           [&] { return "an unkeyed lease carries one message, not these: " + text(lease); });
-    name.unkeyed = lease.messages.front().id;
-  }
+  expect(lease.key ? !lease.messages.empty() : lease.messages.size() == 1, Invariant::contract,
+         [&] { return "a lease carries messages, an unkeyed one exactly one: " + text(lease); });
+  if (!lease.key) name.unkeyed = lease.messages.front().id;
   expect(lane_of_.emplace(epoch, name).second, Invariant::current_epoch,
          [&] { return "two leases have the same epoch: " + text(lease); });
   Tenure& tenure = lanes[name][epoch];

@@ -198,9 +198,32 @@ Result<std::vector<Lease>> LocalStore::lease(const LeaseRequest& request) {
     arm_timer();
     return std::vector<Lease>{};
   }
-  return show(*lock, grants, [&](const Archive& archive, const std::vector<engine::Grant>& found) {
-    return engine::materialize(archive, found, request.history_from);
+  auto leases =
+      show(*lock, grants, [&](const Archive& archive, const std::vector<engine::Grant>& found) {
+        return engine::materialize(archive, found, request.history_from);
+      });
+  if (leases) leave_out_lost(*leases, *grants);
+  return leases;
+}
+
+// A message that was gone when it was to be read was settled since by somebody with the same token,
+// or went with its lease: a cancel, a seize. What is lost already is better not handed out.
+void LocalStore::leave_out_lost(std::vector<Lease>& leases,
+                                const std::vector<engine::Grant>& grants) {
+  std::vector<Token> lost;
+  for (std::size_t i = 0; i < leases.size(); ++i) {
+    const bool whole = leases[i].messages.size() == grants[i].messages.size();
+    if (!whole && !is_current(leases[i].token)) lost.push_back(leases[i].token);
+  }
+  if (lost.empty()) return;
+  std::erase_if(leases, [&](const Lease& lease) {
+    return std::ranges::find(lost, lease.token) != lost.end();
   });
+}
+
+bool LocalStore::is_current(const Token& token) {
+  const auto lock = commits_.enter();
+  return lock && commits_.engine().is_current(token);
 }
 
 Result<Pulled> LocalStore::pull(const Token& token, Cursor cursor, PullLimits limits) {
@@ -208,9 +231,13 @@ Result<Pulled> LocalStore::pull(const Token& token, Cursor cursor, PullLimits li
   if (!lock) return std::unexpected(std::move(lock).error());
   const Time now = apply_due();
   const auto grant = commits_.engine().pull(token, cursor, limits, now);
-  return show(*lock, grant, [](const Archive& archive, const engine::PullGrant& found) {
+  auto pulled = show(*lock, grant, [](const Archive& archive, const engine::PullGrant& found) {
     return engine::materialize(archive, found);
   });
+  if (pulled && pulled->messages.size() < grant->messages.size() && !is_current(token)) {
+    return failure(Errc::lease_lost, "the lease was taken away while its messages were read");
+  }
+  return pulled;
 }
 
 std::vector<Result<Time>> LocalStore::renew(std::span<const Token> tokens, Duration lease) {

@@ -70,6 +70,10 @@ class LocalStore final : public Store {
   // GroupCommit::wait, after which the timer is right again whatever happened.
   Result<void> wait(Lock& lock, engine::CommitNumber commit);
 
+  // Leaves out leases that were lost before their messages could be read.
+  void leave_out_lost(std::vector<Lease>& leases, const std::vector<engine::Grant>& grants);
+  bool is_current(const Token& token);
+
   // Shows what was read from the engine's memory when all that it may tell of is written.
   template <class Read>
   auto read_memory(Read read) -> Result<std::invoke_result_t<Read, const engine::Engine&>>;
