@@ -18,7 +18,7 @@ Priority most_urgent(const std::vector<const Item*>& visible) {
 }
 
 template <class T, class Try>
-auto judge(const Result<T>& seen, const std::string& request, Try&& attempt) {
+auto judge(const Result<T>& seen, const std::string& request, const Try& attempt) {
   using Answer = decltype(attempt());
   std::optional<Answer> answer;
   try {

@@ -94,7 +94,7 @@ class Lies : public ::testing::Test {
   }
 
   template <class Lie>
-  static void expect_caught(Invariant invariant, const std::string& number, Lie&& lie) {
+  static void expect_caught(Invariant invariant, const std::string& number, const Lie& lie) {
     try {
       lie();
     } catch (const Violation& violation) {

@@ -303,7 +303,7 @@ class State {
   // Does one part. While reasons to fail are looked for, a refusal is noted and the next part
   // tried.
   template <class Part>
-  void attempt(Part&& part) {
+  void attempt(const Part& part) {
     if (refusals_ == nullptr) return part();
     try {
       part();
@@ -355,8 +355,8 @@ class State {
   // --- Leasing (lease.cc) ---
 
   struct Budget {
-    std::uint64_t messages;
-    std::uint64_t bytes;
+    std::uint64_t messages = 0;
+    std::uint64_t bytes = 0;
     bool first = true;  // the first message of a request always fits
     bool take(const Item& item);
     [[nodiscard]] bool fits(const Item& item) const;

@@ -41,7 +41,7 @@ class Violation : public std::runtime_error {
 
 // Checks often, explains seldom: `explain` is called only for a failure.
 template <class Explain>
-void expect(bool holds, Invariant invariant, Explain&& explain) {
+void expect(bool holds, Invariant invariant, const Explain& explain) {
   if (!holds) violate(invariant, explain());
 }
 

@@ -60,7 +60,7 @@ class FaultyBackend final : public engine::Backend {
  private:
   using Image = std::array<std::map<std::string, std::string, std::less<>>, engine::family_count>;
   struct Batch {
-    engine::CommitNumber commit;
+    engine::CommitNumber commit = 0;
     engine::MutationBatch mutations;
   };
 

@@ -1,6 +1,7 @@
 // The life of the process: batches, failed writes, crashes, reopenings, the timer.
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "model/text.h"
 #include "sim/world.h"
@@ -254,8 +255,10 @@ void World::crash(bool power) {
     // The write was further on than its caller knew.
     backend_.prepare(in_flight_->commit, FaultyBackend::WriteFault::none);
     const bool synced = in_flight_->durability == Durability::sync && random_.one_in(2);
-    static_cast<void>(
-        backend_.write(in_flight_->mutations, synced ? Durability::sync : Durability::async));
+    const Durability reached = synced ? Durability::sync : Durability::async;
+    if (!backend_.write(in_flight_->mutations, reached)) {
+      throw std::logic_error("a write that was to succeed has failed");
+    }
   }
   writing_ = false;
   in_flight_ = nullptr;

@@ -35,7 +35,7 @@ class Random {
   }
 
   // A stream of its own, so that one part of a run can change without changing the others.
-  Random fork(std::uint64_t name) {
+  [[nodiscard]] Random fork(std::uint64_t name) const {
     return Random(Random(state_ ^ (name * 0xd1342543de82ef95U + 1)).next());
   }
 

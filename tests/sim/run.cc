@@ -18,7 +18,7 @@ constexpr std::uint64_t drain_rounds_max = 2000;
 
 // Lets the world go on until `done`.
 template <class Done>
-void go_on(World& world, Done&& done) {
+void go_on(World& world, const Done& done) {
   for (std::uint64_t steps = 0; !done(); ++steps) {
     model::expect(steps < idle_steps_max && world.step(), Invariant::drains,
                   [] { return "the simulated world has come to a halt"; });
@@ -27,7 +27,7 @@ void go_on(World& world, Done&& done) {
 
 // Asks and waits for the answer, in a calm world.
 template <class T, class Ask>
-Result<T> ask(World& world, Ask&& call) {
+Result<T> ask(World& world, const Ask& call) {
   std::optional<Result<T>> answer;
   call([&answer](const Result<T>& result) { answer = result; });
   go_on(world, [&] { return answer.has_value(); });

@@ -94,7 +94,7 @@ class World {
 
   // Adds a line; `line` is called only when somebody wants to see it.
   template <class Line>
-  void trace(Line&& line) {
+  void trace(const Line& line) {
     if (tracing_) add_trace(line());
   }
   // Makes the number a part of the fingerprint of the run.

@@ -252,6 +252,36 @@ TEST_F(LocalStoreTest, Nobody_gets_ahead_of_administration_that_waits_for_a_writ
   EXPECT_EQ(ready("orders"), 1U);
 }
 
+// A consumer may take for granted that a lease has what it was made for.
+TEST_F(LocalStoreTest, A_lease_that_is_lost_before_it_can_be_shown_is_not_handed_out) {
+  Transaction named = send("orders", "a");
+  named.sends.at(0).name = "n";
+  ASSERT_TRUE(store().apply(named));
+  Transaction cancel;
+  cancel.cancels.push_back({.queue = "orders", .name = "n"});
+
+  disk().hold_writes();
+  const std::size_t writes = disk().writes().count();
+  std::jthread leader([&] { EXPECT_TRUE(store().apply(send("held", "x"))); });
+  ASSERT_TRUE(disk().writes().reaches(writes + 1));
+  // Both are decided, one after the other, and written together.
+  std::jthread consumer([&] {
+    CallCountingClock::count_this_thread();
+    const auto leases = store().lease(from("orders"));
+    ASSERT_TRUE(leases);
+    EXPECT_TRUE(leases->empty());
+  });
+  ASSERT_TRUE(clock().entered().reaches(1));
+  std::jthread canceller([&] {
+    CallCountingClock::count_this_thread();
+    const auto receipt = store().apply(cancel);
+    ASSERT_TRUE(receipt);
+    EXPECT_EQ(receipt->cancelled, std::vector{true});
+  });
+  ASSERT_TRUE(clock().entered().reaches(2));
+  disk().release_writes();
+}
+
 TEST_F(LocalStoreTest, Administration_is_not_starved_by_others) {
   ASSERT_TRUE(store().apply(send("orders", "a")));
   std::atomic<bool> stop = false;
