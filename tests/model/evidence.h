@@ -33,7 +33,7 @@ struct Fate {
   // As far as the lane was replayed:
   bool acked = false;
   std::uint32_t deliveries = 0;
-  std::uint32_t attempts = 0;     // as last delivered
+  std::uint32_t attempts = 0;     // known so far
   Time not_before{};              // end of its last retry's delay
   std::optional<Call> died = {};  // it may have become a dead letter in this call or after it
 

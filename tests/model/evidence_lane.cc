@@ -85,6 +85,7 @@ class Replay {
 
   void follow(const Tenure& tenure) {
     carried_.clear();
+    shown_.clear();
     over_ = false;
     expires_at_ = tenure.expires_at;
     for (const Step& step : tenure.steps) {
@@ -98,11 +99,22 @@ class Replay {
         }
       }
     }
-    // The lease ran out (or was revoked): the oldest was charged, which may have been its end.
-    if (!over_ && !carried_.empty()) {
-      Fate& oldest = fates_.at(carried_.begin()->second);
-      if (exhausted_by_one(oldest)) oldest.died = tenure.granted;
+    // The lease ran out and the oldest was charged; or it was revoked, but that is not seen here.
+    if (!over_ && !carried_.empty()) charge(fates_.at(carried_.begin()->second), tenure.granted);
+    for (const MessageId id : shown_) {
+      Fate& fate = fates_.at(id);
+      if (one_failure_left(fate) && !fate.died) fate.died = tenure.granted;
     }
+  }
+
+  // A message that the next failure ends may end without anybody having been shown its last lease:
+  // the lease ran out before its answer was there.
+  [[nodiscard]] bool one_failure_left(const Fate& fate) const {
+    return max_attempts_ != 0 && fate.attempts + 1 >= max_attempts_;
+  }
+  void charge(Fate& fate, const Call& call) const {
+    ++fate.attempts;
+    if (one_failure_left(fate)) fate.died = call;
   }
 
   void carry(const Tenure& tenure, const Carried& carried) {
@@ -132,6 +144,7 @@ class Replay {
       fate.attempts = message.attempts;
       fate.died.reset();
       carried_.insert(place);
+      shown_.push_back(message.id);
     }
   }
 
@@ -199,9 +212,8 @@ class Replay {
         open_.erase(fate.place(outcome.id));
         break;
       case Outcome::Kind::retry:
-        if (exhausted_by_one(fate)) {
-          fate.died = settled.call;
-        } else {
+        charge(fate, settled.call);
+        if (max_attempts_ == 0 || fate.attempts < max_attempts_) {
           fate.not_before = settled.at + outcome.delay.value_or(Duration{0});
         }
         break;
@@ -230,10 +242,6 @@ class Replay {
            });
   }
 
-  [[nodiscard]] bool exhausted_by_one(const Fate& fate) const {
-    return max_attempts_ != 0 && fate.attempts + 1 >= max_attempts_;
-  }
-
   [[nodiscard]] std::string where(const Tenure& tenure) const {
     return "lane " + quote(name_.queue) + "/" + text(name_.key) + ", " + numbered(tenure.epoch) +
            " ";
@@ -243,11 +251,12 @@ class Replay {
   const std::map<Epoch, Tenure>& tenures_;
   std::map<MessageId, Fate>& fates_;
   std::uint32_t max_attempts_;
-  std::vector<Call> cancels_;  // of messages of this lane
-  std::set<Place> open_;       // not acked yet
-  std::set<Place> carried_;    // by the lease that is looked at, unsettled
-  bool over_ = false;          // it was ended by a settle
-  Time expires_at_{};          // its end
+  std::vector<Call> cancels_;     // of messages of this lane
+  std::set<Place> open_;          // not acked yet
+  std::set<Place> carried_;       // by the lease that is looked at, unsettled
+  std::vector<MessageId> shown_;  // by that lease, settled or not
+  bool over_ = false;             // it was ended by a settle
+  Time expires_at_{};             // its end
 };
 
 }  // namespace

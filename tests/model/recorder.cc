@@ -240,10 +240,10 @@ void Recorder::check(std::span<const Remains> remains) const {
   Evidence evidence(logs_);
   check_transaction_ids(evidence);
   check_dedup_ids(evidence);
+  check_numbers(evidence);
   for (const auto& [name, tenures] : evidence.lanes) {
     check_lane(name, tenures, evidence.fates, max_attempts_);
   }
-  check_numbers(evidence);
   check_ends(evidence, remains);
   check_counts(evidence);
 }

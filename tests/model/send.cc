@@ -40,7 +40,8 @@ void State::accept(const std::string& queue, const std::optional<std::string>& k
                    const std::string& label, Item item) {
   QueueState& q = queue_at(queue);
   ++q.accepted;
-  LaneState& lane = lane_at(q, key ? LaneKey{key, 0} : LaneKey{std::nullopt, item.uid});
+  const LaneKey where = key ? LaneKey{key, 0} : LaneKey{std::nullopt, item.uid};
+  LaneState& lane = lane_at(q, where);
   if (lane.label.empty() && !label.empty()) {
     lane.label = label;
     if (ExecutionState* open = key ? open_execution(q, *key) : nullptr) {
@@ -49,7 +50,8 @@ void State::accept(const std::string& queue, const std::optional<std::string>& k
   }
   item.label = label;
   insert(lane, std::move(item));
-  refresh(queue);
+  // This lane alone: a notice arrives before anything else follows from what it tells of.
+  refresh_lane(queue, where);
 }
 
 // Names and room are those before the transaction, less what it acks, makes dead or cancels. What

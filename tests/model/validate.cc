@@ -221,13 +221,13 @@ void validate(const LeaseRequest& request, const Limits& limits) {
     if (!label.empty()) valid_name(label, limits, "a label");
   }
   if (!request.owner.empty()) valid_name(request.owner, limits, "an owner");
-  if (request.lanes == 0 || request.messages == 0 || request.bytes == 0) {
-    invalid("a request for nothing");
-  }
-  if (request.lanes > limits.lease_lanes_max || request.messages > limits.lease_messages_max ||
-      request.bytes > limits.lease_bytes_max) {
-    beyond("a request for too much");
-  }
+  const bool nothing = request.lanes == 0 || request.messages == 0 || request.bytes == 0;
+  const bool too_much = request.lanes > limits.lease_lanes_max ||
+                        request.messages > limits.lease_messages_max ||
+                        request.bytes > limits.lease_bytes_max;
+  if (nothing && too_much) out_of_range("a request for nothing, and for too much");
+  if (nothing) invalid("a request for nothing");
+  if (too_much) beyond("a request for too much");
   if (request.lease) validate_lease_length(*request.lease, limits);
 }
 
