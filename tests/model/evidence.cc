@@ -95,6 +95,10 @@ void Evidence::add_fates() {
       if (asked[i].name) names_.try_emplace({asked[i].queue, *asked[i].name}, sent.id);
     }
   }
+  for (const auto& [id, fate] : fates) {
+    messages[{.queue = fate.queue, .key = fate.key, .unkeyed = fate.key ? MessageId{} : id}]
+        .push_back(id);
+  }
 }
 
 void Evidence::add_ends() {

@@ -82,6 +82,7 @@ class Evidence {
   explicit Evidence(const std::deque<Recorder::Log>& logs);
 
   std::map<MessageId, Fate> fates = {};
+  std::map<LaneName, std::vector<MessageId>> messages = {};  // of each lane
   std::map<LaneName, std::map<Epoch, Tenure>> lanes = {};
   std::vector<Recorder::Applied> sends = {};  // transactions that send, by the begin of the call
   std::vector<Recorder::Counted> counts = {};
@@ -103,6 +104,7 @@ class Evidence {
 
 // Replays a lane by its epochs: I2, I3, I8, and that nothing comes back after its end (I4).
 void check_lane(const LaneName& name, const std::map<Epoch, Tenure>& tenures,
-                std::map<MessageId, Fate>& fates, std::uint32_t max_attempts);
+                const std::vector<MessageId>& messages, std::map<MessageId, Fate>& fates,
+                std::uint32_t max_attempts);
 
 }  // namespace strand::model

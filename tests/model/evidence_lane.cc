@@ -19,12 +19,11 @@ std::string numbered(Epoch epoch) {
 class Replay {
  public:
   Replay(const LaneName& name, const std::map<Epoch, Tenure>& tenures,
-         std::map<MessageId, Fate>& fates, std::uint32_t max_attempts)
+         const std::vector<MessageId>& messages, std::map<MessageId, Fate>& fates,
+         std::uint32_t max_attempts)
       : name_(name), tenures_(tenures), fates_(fates), max_attempts_(max_attempts) {
-    for (const auto& [id, fate] : fates_) {
-      const bool here =
-          fate.queue == name_.queue && fate.key == name_.key && (fate.key || id == name_.unkeyed);
-      if (!here) continue;
+    for (const MessageId id : messages) {
+      const Fate& fate = fates_.at(id);
       open_.insert(fate.place(id));
       cancels_.insert(cancels_.end(), fate.cancels.begin(), fate.cancels.end());
     }
@@ -262,8 +261,9 @@ class Replay {
 }  // namespace
 
 void check_lane(const LaneName& name, const std::map<Epoch, Tenure>& tenures,
-                std::map<MessageId, Fate>& fates, std::uint32_t max_attempts) {
-  Replay(name, tenures, fates, max_attempts).run();
+                const std::vector<MessageId>& messages, std::map<MessageId, Fate>& fates,
+                std::uint32_t max_attempts) {
+  Replay(name, tenures, messages, fates, max_attempts).run();
 }
 
 }  // namespace strand::model

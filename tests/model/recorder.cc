@@ -242,7 +242,7 @@ void Recorder::check(std::span<const Remains> remains) const {
   check_dedup_ids(evidence);
   check_numbers(evidence);
   for (const auto& [name, tenures] : evidence.lanes) {
-    check_lane(name, tenures, evidence.fates, max_attempts_);
+    check_lane(name, tenures, evidence.messages[name], evidence.fates, max_attempts_);
   }
   check_ends(evidence, remains);
   check_counts(evidence);
