@@ -207,7 +207,7 @@ Result<std::vector<Lease>> LocalStore::lease(const LeaseRequest& request) {
 }
 
 // A message that was gone when it was to be read was settled since by somebody with the same token,
-// or went with its lease: a cancel, a seize. What is lost already is better not handed out.
+// or the lease is over: cancelled, seized, run out. What is lost already is better not handed out.
 void LocalStore::leave_out_lost(std::vector<Lease>& leases,
                                 const std::vector<engine::Grant>& grants) {
   std::vector<Token> lost;
