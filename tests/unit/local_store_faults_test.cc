@@ -237,7 +237,7 @@ TEST_F(LocalStoreFaults, Nobody_waits_for_ever_for_a_disk_that_always_fails) {
 // Nobody calls, and yet what the rebuilt engine decided is written.
 TEST_F(LocalStoreFaults, What_a_rebuilt_engine_decides_is_written_by_the_timer) {
   ASSERT_TRUE(store().apply(send("orders", "a", "key")));
-  const Lease lease = lease_one("orders");
+  const Lease lease = set_timer_by([&] { return lease_one("orders"); });
   clock().pass_unnoticed(1h);
   const std::size_t writes = disk().writes().count();
   disk().fail_next_write(Fault::before);

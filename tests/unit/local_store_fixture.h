@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -28,8 +29,10 @@ class CallCountingClock final : public Clock {
  public:
   [[nodiscard]] Time wall() const override { return clock_.wall(); }
   [[nodiscard]] Duration monotonic() const override {
+    const Duration now = clock_.monotonic() + unnoticed_.load();
     if (counted_) entered_.raise();
-    return clock_.monotonic() + unnoticed_.load();
+    if (std::this_thread::get_id() != test_thread_) read_elsewhere_.raise();
+    return now;
   }
   [[nodiscard]] bool manual() const override { return true; }
   [[nodiscard]] std::shared_ptr<void> on_advance(std::function<void()> advanced) override {
@@ -38,17 +41,22 @@ class CallCountingClock final : public Clock {
 
   void advance(Duration step) { clock_.advance(step); }
   void set_wall(Time wall) { clock_.set_wall(wall); }
-  // Time passes, and the store's timer is slow to notice: whoever calls next does.
+  // Time passes, and the store's timer is slow to notice: whoever calls next does. The timer must
+  // be asleep.
   void pass_unnoticed(Duration step) { unnoticed_ = unnoticed_.load() + step; }
   // From now on, the calls of this thread are counted.
   static void count_this_thread() { counted_ = true; }
   [[nodiscard]] const Signal& entered() const { return entered_; }
+  // How often other threads than the test's have read the clock.
+  [[nodiscard]] const Signal& read_elsewhere() const { return read_elsewhere_; }
 
  private:
   static inline thread_local bool counted_ = false;
   ManualClock clock_;
   std::atomic<Duration> unnoticed_ = Duration{0};
+  const std::thread::id test_thread_ = std::this_thread::get_id();
   mutable Signal entered_;
+  mutable Signal read_elsewhere_;
 };
 
 // A LocalStore on a disk that obeys the test.
@@ -74,6 +82,16 @@ class LocalStoreFixture : public ::testing::Test {
   Store& store() { return *store_; }
   ScriptedBackend& disk() { return *backend_; }
   CallCountingClock& clock() { return *clock_; }
+
+  // Does something that sets the timer, and returns when the timer sleeps again: it reads the clock
+  // to see what is due, and again to see how long it may sleep.
+  template <class Act>
+  auto set_timer_by(Act act) {
+    const std::size_t reads = clock().read_elsewhere().count();
+    auto result = act();
+    EXPECT_TRUE(clock().read_elsewhere().reaches(reads + 2)) << "the timer was not set";
+    return result;
+  }
 
   std::uint64_t ready(const std::string& queue) {
     const auto stats = store().stats(queue);

@@ -147,7 +147,7 @@ TEST_F(LocalStoreTest, An_empty_lease_does_not_wait) {
 TEST_F(LocalStoreTest, What_an_empty_lease_found_to_be_due_is_written_all_the_same) {
   Transaction expiring = send("orders", "a");
   expiring.sends.front().ttl = 5s;
-  ASSERT_TRUE(store().apply(expiring));
+  ASSERT_TRUE(set_timer_by([&] { return store().apply(expiring); }));
   std::size_t writes = disk().writes().count();
   clock().pass_unnoticed(5s);
   EXPECT_TRUE(store().lease(from("orders"))->empty());
@@ -219,7 +219,7 @@ TEST_F(LocalStoreTest, Administration_sees_what_is_due_by_then) {
   ASSERT_TRUE(store().apply(administer(ConfigureQueue{.queue = "orders", .settings = settings})));
   Transaction expiring = send("orders", "a");
   expiring.sends.front().ttl = 5s;
-  const auto sent = store().apply(expiring);
+  const auto sent = set_timer_by([&] { return store().apply(expiring); });
   ASSERT_TRUE(sent);
   clock().pass_unnoticed(5s);
   const auto redriven = store().apply(
