@@ -13,6 +13,9 @@ set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_library(STRAND_XXHASH_LIBRARY xxhash REQUIRED)
+find_library(STRAND_ROCKSDB_LIBRARY rocksdb REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(Boost 1.81 REQUIRED COMPONENTS json)
 
 # ccache, when it is there. Precompiled headers are cached only with these sloppiness settings
 # (and with -fno-pch-timestamp below): see "Precompiled headers" in ccache's manual.

@@ -47,8 +47,14 @@ struct Limits {
   std::size_t dedup_ids_max = 10'000'000;
   std::size_t transaction_ids_max = 1'000'000;
   std::size_t request_ids_max = 1'000'000;
-  // What waiting messages may take of memory, by estimate; sends beyond it are `store_full`.
+  // What waiting messages may take of memory, by estimate; sends beyond it are `store_full`. Bodies
+  // and headers count only where the store has no disk for them.
   std::size_t memory_bytes_max = std::size_t{8} << 30U;
+  // When the disk has less left than this, a transaction that sends, publishes, or writes history
+  // or records is `store_full`; one that settles as well passes down to the lower reserve. So a
+  // full store can be drained.
+  std::size_t disk_reserve_bytes = std::size_t{256} << 20U;
+  std::size_t disk_settle_reserve_bytes = std::size_t{64} << 20U;
 };
 
 }  // namespace strand

@@ -227,10 +227,15 @@ struct OpenOptions {
   std::shared_ptr<Clock> clock;  // none: the system's
   Limits limits;
   bool create = true;  // false: a store that does not exist is an error
+  // What a store on disk may take of memory for buffers and caches. Bodies beyond it are on disk
+  // alone; what waits is indexed in memory besides (see Limits::memory_bytes_max).
+  std::size_t cache_bytes = std::size_t{256} << 20U;
 };
 
 // Opens the store that the URL names.
 //
+//   rocksdb:PATH   a folder with a RocksDB database: the default for one machine
+//   sqlite:PATH    a file with an SQLite database, which people can read with its shell
 //   memory:        kept in this process, gone when closed
 //   memory:NAME    kept in this process, found again by the same name after it was closed
 //

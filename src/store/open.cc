@@ -40,6 +40,9 @@ Result<std::unique_ptr<engine::Backend>> open_backend(const store::Url& url,
                                    url.rest.size(), options.limits.name_bytes_max));
       }
       return memory::open_memory(url.rest, options.create);
+    case store::Url::Scheme::rocksdb:
+    case store::Url::Scheme::sqlite:
+      break;
   }
   return failure(Errc::unsupported, "no such kind of store");
 }

@@ -12,11 +12,11 @@ namespace strand::store {
 
 namespace {
 
-constexpr std::string_view supported = "memory: and memory:NAME";
+constexpr std::string_view supported = "rocksdb:PATH, sqlite:PATH, memory: and memory:NAME";
 
 // Kinds of store that Strand knows by name, but that this version cannot open.
-constexpr std::array<std::string_view, 5> not_built = {"sqlite", "rocksdb", "postgres",
-                                                       "postgresql", "strand"};
+constexpr std::array<std::string_view, 4> not_built = {"postgres", "postgresql", "strand",
+                                                       "strands"};
 
 bool is_scheme(std::string_view text) {
   // As RFC 3986 has it; so neither a path nor text with blanks is mistaken for one.
@@ -25,6 +25,21 @@ bool is_scheme(std::string_view text) {
     return letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
   };
   return !text.empty() && letter(text.front()) && std::ranges::all_of(text, other);
+}
+
+// Where a store on disk lies. '?' is kept for options that may come.
+Result<Url> on_disk(Url::Scheme scheme, std::string_view text, std::string_view path) {
+  if (path.empty()) {
+    return failure(
+        Errc::invalid_argument,
+        fmt::format("\"{}\" names no path; write one behind the colon", base::printable(text)));
+  }
+  if (path.find('?') != std::string_view::npos || path.find('\0') != std::string_view::npos) {
+    return failure(Errc::invalid_argument,
+                   fmt::format("\"{}\" has a '?' or a zero byte in its path; name another path",
+                               base::printable(text)));
+  }
+  return Url{scheme, std::string(path)};
 }
 
 }  // namespace
@@ -42,7 +57,10 @@ Result<Url> parse_url(std::string_view text) {
                                "kind of store and a colon; supported are {}",
                                base::printable(text), supported));
   }
-  if (scheme == "memory") return Url{Url::Scheme::memory, std::string(text.substr(colon + 1))};
+  const std::string_view rest = text.substr(colon + 1);
+  if (scheme == "memory") return Url{Url::Scheme::memory, std::string(rest)};
+  if (scheme == "rocksdb") return on_disk(Url::Scheme::rocksdb, text, rest);
+  if (scheme == "sqlite") return on_disk(Url::Scheme::sqlite, text, rest);
   if (std::ranges::find(not_built, scheme) != not_built.end()) {
     return failure(Errc::unsupported,
                    fmt::format("stores of the kind \"{}:\" are not built into this version; "

@@ -9,9 +9,9 @@ namespace strand::store {
 
 // The name of a store, taken apart: `memory:orders` is scheme `memory`, rest `orders`.
 struct Url {
-  enum class Scheme { memory };
+  enum class Scheme { memory, rocksdb, sqlite };
   Scheme scheme = Scheme::memory;
-  std::string rest;
+  std::string rest;  // a name, or the path of a store on disk, which is not empty
 };
 
 // Text that is no URL is `invalid_argument`; a kind of store that there is not, or not in this

@@ -5,7 +5,7 @@ import re
 # Folders under src/, and the other ones that each may include from. A folder may always use itself
 # and the public headers. "store" means the files directly in src/store/.
 BACKENDS = ("store/memory", "store/sqlite", "store/rocksdb")
-STORE = ("store", "store/contract", "store/engine", "store/local", *BACKENDS, "store/postgres", "store/remote")
+STORE = ("store", "store/contract", "store/disk", "store/engine", "store/local", "store/check", *BACKENDS, "store/postgres", "store/remote")
 ALL = ("base", *STORE, "queue", "workflow", "relay", "server", "cli", "proto")
 MAY_USE = {
     "base": (),
@@ -14,8 +14,10 @@ MAY_USE = {
     "store/engine": ("base", "store/contract"),
     "store/local": ("base", "store", "store/contract", "store/engine"),
     "store/memory": ("base", "store/engine"),  # and see backend_headers()
-    "store/sqlite": ("base", "store/engine"),
-    "store/rocksdb": ("base", "store/engine"),
+    "store/disk": ("base",),
+    "store/check": ("base", "store/contract", "store/engine"),
+    "store/sqlite": ("base", "store/disk", "store/engine"),
+    "store/rocksdb": ("base", "store/disk", "store/engine"),
     "store/postgres": ("base", "store", "store/contract"),
     "store/remote": ("base", "store", "store/contract", "proto"),
     "queue": ("base",),

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -11,11 +12,6 @@
 namespace strand::engine {
 
 namespace {
-
-// What one more message takes of memory, by estimate.
-std::size_t cost(const Content& content) {
-  return sizeof(MessageNode) + content_bytes(content.body, content.headers);
-}
 
 // A name in a queue, as one string.
 std::string in_queue(std::string_view queue, std::string_view name) {
@@ -68,7 +64,31 @@ Result<Receipt> Engine::State::apply(const Transaction& transaction, Time now) {
   return receipt;
 }
 
+// The guard against a full disk. What only settles always passes: it frees more than it takes.
+Result<void> Engine::State::check_disk(const Transaction& transaction) const {
+  const bool writes_record = std::ranges::any_of(
+      transaction.records, [](const WriteRecord& record) { return record.value.has_value(); });
+  const bool adds = !transaction.sends.empty() || !transaction.publishes.empty() ||
+                    !transaction.appends.empty() || writes_record;
+  if (!free_bytes_ || !adds) return {};
+  const bool settles = !transaction.settles.empty();
+  const std::size_t reserve =
+      settles ? limits_.disk_settle_reserve_bytes : limits_.disk_reserve_bytes;
+  if (*free_bytes_ >= reserve) return {};
+  return failure(
+      Errc::store_full,
+      fmt::format("the disk of the store has {} bytes left, and {} are kept free ({}): make room, "
+                  "or settle what waits",
+                  *free_bytes_, reserve,
+                  settles ? "disk_settle_reserve_bytes" : "disk_reserve_bytes"));
+}
+
+std::size_t Engine::State::cost(const Content& content) const {
+  return memory_of(content_bytes(content.body, content.headers));
+}
+
 Result<void> Engine::State::check(const Transaction& transaction, Plan& plan) {
+  if (auto checked = check_disk(transaction); !checked) return checked;
   if (auto checked = check_histories(transaction, plan); !checked) return checked;
   if (auto checked = check_settles(transaction, plan); !checked) return checked;
   if (auto checked = check_sends(transaction, plan); !checked) return checked;

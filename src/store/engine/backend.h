@@ -23,6 +23,9 @@ class Archive {
   Archive& operator=(const Archive&) = delete;
   virtual ~Archive() = default;
 
+  // Whether entries take memory of this process.
+  [[nodiscard]] virtual bool in_memory() const { return false; }
+
   // The value under `key`, or nothing.
   virtual Result<std::optional<std::string>> get(Family family, std::string_view key) const = 0;
 
@@ -46,6 +49,11 @@ class Backend : public Archive {
  public:
   // Applies the whole batch atomically, its mutations in order.
   virtual Result<void> write(const MutationBatch& batch, Durability durability) = 0;
+
+  // How much room the disk has left; nothing if there is no disk, or it cannot be told.
+  //
+  // Threads: may be called beside everything else.
+  [[nodiscard]] virtual std::optional<std::uint64_t> free_bytes() const { return std::nullopt; }
 
   // Closes and opens again what is on disk. What can be read afterwards is durable: after a failed
   // sync, what was read is rewritten into new, synced files, because the operating system may have

@@ -109,7 +109,7 @@ void Engine::State::forget(MessageNode& message) {
       }
     }
   }
-  memory_bytes_ -= sizeof(MessageNode) + message.bytes;
+  memory_bytes_ -= memory_of(message.bytes);
   message.queue->messages.erase(message.queue->messages.iterator_to(message));
   delete &message;
 }

@@ -137,7 +137,10 @@ class Engine {
   [[nodiscard]] std::vector<Subscription> subscriptions() const;
   [[nodiscard]] std::vector<Topic> topics() const;
   [[nodiscard]] Result<Page<PeekedEntry>> peek(const PeekQuery& query) const;
-  // An estimate of the bytes that waiting messages take.
+  // How much room the disk of the store has left, if it has one: see Limits::disk_reserve_bytes.
+  void set_free_bytes(std::optional<std::uint64_t> bytes);
+
+  // An estimate of the bytes that waiting messages take of memory.
   [[nodiscard]] std::size_t memory_bytes() const;
   // Whether the lease is current (for watches of lanes).
   [[nodiscard]] bool is_current(const Token& token) const;

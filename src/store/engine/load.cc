@@ -16,15 +16,17 @@ constexpr Duration reopen_grace = std::chrono::seconds{10};
 
 }  // namespace
 
-// Calls `read(key, value)` for all entries of a family; it returns false for one that is damaged.
+// Calls `read(key, value)` for all entries of a family, or those from `first` on; it returns false
+// for one that is damaged.
 template <class Read>
-Result<void> Engine::State::each(Family family, const Read& read) const {
+Result<void> Engine::State::each(Family family, const Read& read, std::string_view first) const {
   std::optional<Error> wrong;
-  auto scanned = archive_.scan(family, {}, {}, [&](std::string_view key, std::string_view value) {
-    if (read(key, value)) return true;
-    wrong = damaged(family, key);
-    return false;
-  });
+  auto scanned =
+      archive_.scan(family, first, {}, [&](std::string_view key, std::string_view value) {
+        if (read(key, value)) return true;
+        wrong = damaged(family, key);
+        return false;
+      });
   if (!scanned) return scanned;
   if (wrong) return std::unexpected(*wrong);
   return {};
@@ -166,7 +168,7 @@ Result<void> Engine::State::load_instances() {
 }
 
 Result<void> Engine::State::load_messages() {
-  return each(Family::message, [&](std::string_view key, std::string_view value) {
+  const auto read = [&](std::string_view key, std::string_view value) {
     const auto id = decode_number_key(key);
     const auto record = decode<MessageRecord>(value);
     if (!id || !record) return false;
@@ -178,7 +180,8 @@ Result<void> Engine::State::load_messages() {
     }
     loaded_.emplace(*id, &message);
     return true;
-  });
+  };
+  return each(Family::message, read, number_key(meta_.lowest_message));
 }
 
 Result<void> Engine::State::load_states() {

@@ -26,6 +26,8 @@ struct MetaRecord {
   // is raised in synced steps, so that a power loss never makes a number come twice.
   std::uint64_t numbers_reserved = 1;
   std::uint32_t next_queue = 1;
+  // No live message has a lower id, so that reading a store does not walk what is gone.
+  std::uint64_t lowest_message = 1;
 };
 
 struct QueueRecord {

@@ -78,7 +78,9 @@ MessageNode& Engine::State::accept_node(Queue& queue, MessageId id, const Messag
   if (record.key) message->lane = &ensure_lane(queue, *record.key);
   add_extras(*message, record);
   queue.messages.insert(queue.messages.end(), *message);
-  memory_bytes_ += sizeof(MessageNode) + message->bytes;
+  // A dead letter that comes back has its old id.
+  meta_.lowest_message = std::min(meta_.lowest_message, static_cast<std::uint64_t>(id));
+  memory_bytes_ += memory_of(message->bytes);
   return *message;
 }
 

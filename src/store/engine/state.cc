@@ -151,11 +151,24 @@ Decisions Engine::State::take() {
   if (!decisions_.mutations.empty()) {
     meta_.commit = last_commit_;
     meta_.time = now_;
+    if (last_commit_ >= next_low_water_) raise_low_water();
     put(Family::meta, meta_key(), meta_);
   }
   Decisions result = std::move(decisions_);
   decisions_ = {};
   return result;
+}
+
+// Looks at every queue, so it is done after as many commits as there are queues, and not too often.
+void Engine::State::raise_low_water() {
+  constexpr CommitNumber commits_between = 64;
+  next_low_water_ = last_commit_ + std::max<CommitNumber>(commits_between, queues_.size());
+  std::uint64_t lowest = next_number_;
+  for (const auto& [name, queue] : queues_) {
+    if (queue->messages.empty()) continue;
+    lowest = std::min(lowest, static_cast<std::uint64_t>(queue->messages.begin()->id));
+  }
+  meta_.lowest_message = lowest;
 }
 
 void Engine::State::written(CommitNumber commit) {
@@ -214,6 +227,7 @@ std::vector<QueueInfo> Engine::queues() const { return state_->queues(); }
 std::vector<Subscription> Engine::subscriptions() const { return state_->subscriptions(); }
 std::vector<Topic> Engine::topics() const { return state_->topics(); }
 Result<Page<PeekedEntry>> Engine::peek(const PeekQuery& query) const { return state_->peek(query); }
+void Engine::set_free_bytes(std::optional<std::uint64_t> bytes) { state_->set_free_bytes(bytes); }
 std::size_t Engine::memory_bytes() const { return state_->memory_bytes(); }
 bool Engine::is_current(const Token& token) const { return state_->is_current(token); }
 

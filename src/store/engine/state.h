@@ -101,7 +101,8 @@ struct Duplicates {
 //   look.cc     stats, peek, lists
 class Engine::State {
  public:
-  State(const Limits& limits, const Archive& archive) : limits_(limits), archive_(archive) {}
+  State(const Limits& limits, const Archive& archive)
+      : limits_(limits), archive_(archive), bodies_in_memory_(archive.in_memory()) {}
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -126,6 +127,7 @@ class Engine::State {
   [[nodiscard]] std::vector<Topic> topics() const;
   [[nodiscard]] Result<Page<PeekedEntry>> peek(const PeekQuery& query) const;
   [[nodiscard]] std::size_t memory_bytes() const { return memory_bytes_; }
+  void set_free_bytes(std::optional<std::uint64_t> bytes) { free_bytes_ = bytes; }
   [[nodiscard]] bool is_current(const Token& token) const;
 
  private:
@@ -158,6 +160,12 @@ class Engine::State {
   }
   void erase(Family family, std::string_view key) { decisions_.mutations.erase(family, key); }
   CountersRecord& count(Queue& queue);
+  void raise_low_water();
+  // What one more message takes of memory, by estimate; `bytes` are its body and headers.
+  [[nodiscard]] std::size_t memory_of(std::size_t bytes) const {
+    return sizeof(MessageNode) + (bodies_in_memory_ ? bytes : 0);
+  }
+  [[nodiscard]] std::size_t cost(const Content& content) const;
   void wake(Queue& queue);
   void wake(LeaseNode& lease);
   Queue* find_queue(std::string_view name) const;
@@ -245,6 +253,7 @@ class Engine::State {
   // --- apply.cc ---
   Result<void> check(const Transaction& transaction, Plan& plan);
   Result<void> check_settles(const Transaction& transaction, Plan& plan);
+  Result<void> check_disk(const Transaction& transaction) const;
   Result<void> check_sends(const Transaction& transaction, const Plan& plan) const;
   Result<void> check_room(const Transaction& transaction, const Duplicates& duplicates) const;
   Result<void> check_names(const Transaction& transaction, const Plan& plan,
@@ -339,7 +348,7 @@ class Engine::State {
   void link_loaded();
   void list_loaded();
   template <class Read>
-  Result<void> each(Family family, const Read& read) const;
+  Result<void> each(Family family, const Read& read, std::string_view first = {}) const;
 
   // --- look.cc ---
   [[nodiscard]] MessageState state_of(const MessageNode& message) const;
@@ -348,6 +357,7 @@ class Engine::State {
 
   const Limits limits_;
   const Archive& archive_;
+  const bool bodies_in_memory_;
 
   MetaRecord meta_;
   std::uint64_t next_number_ = 1;
@@ -355,11 +365,13 @@ class Engine::State {
   Turn last_turn_ = 0;
   CommitNumber last_commit_ = 0;
   CommitNumber loaded_commit_ = 0;
+  CommitNumber next_low_water_ = 0;  // when the low-water mark is looked at again
   Decisions decisions_;
   std::vector<Queue*> counters_changed_;
   std::vector<Queue*> woken_queues_;
   std::string scratch_;
   std::size_t memory_bytes_ = 0;
+  std::optional<std::uint64_t> free_bytes_;  // of the disk
   // While a store is read, nothing is listed as ready: turns are given at the end, by place.
   bool loading_ = false;
   std::optional<Time> loading_turn_;

@@ -143,6 +143,7 @@ void encode(const MetaRecord& record, std::string& out) {
   w.time(record.time);
   w.fixed64(record.numbers_reserved);
   w.fixed32(record.next_queue);
+  w.fixed64(record.lowest_message);
 }
 
 template <>
@@ -157,6 +158,7 @@ std::optional<MetaRecord> decode(std::string_view bytes) {
   record.time = in.time();
   record.numbers_reserved = in.fixed64();
   record.next_queue = in.fixed32();
+  record.lowest_message = in.fixed64();
   if (!in.done()) return std::nullopt;
   return record;
 }

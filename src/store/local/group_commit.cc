@@ -16,6 +16,7 @@ GroupCommit::GroupCommit(std::unique_ptr<engine::Backend> backend, const Limits&
     : backend_(std::move(backend)),
       clock_(std::move(clock)),
       watches_(watches),
+      disk_reserve_bytes_(limits.disk_reserve_bytes),
       pipeline_(*backend_, limits, identity) {}
 
 GroupCommit::~GroupCommit() {
@@ -31,6 +32,7 @@ Result<void> GroupCommit::open() {
   opened_at_monotonic_ = clock_->monotonic();
   if (auto opened = pipeline_.open(wall); !opened) return opened;
   opened_at_ = pipeline_.engine().now();
+  free_bytes_ = backend_->free_bytes();
   return wait(lock, pipeline_.decided());
 }
 
@@ -44,6 +46,9 @@ Result<GroupCommit::Lock> GroupCommit::enter() {
       return std::unexpected(std::move(recovered).error());
     }
   }
+  // While sends are refused nothing may be written, so room that was made is looked for here.
+  if (free_bytes_ && *free_bytes_ < disk_reserve_bytes_) free_bytes_ = backend_->free_bytes();
+  pipeline_.engine().set_free_bytes(free_bytes_);
   return lock;
 }
 
@@ -98,7 +103,9 @@ void GroupCommit::lead(Lock& lock) {
     if (!batch.mutations.empty()) {
       lock.unlock();
       written = backend_->write(batch.mutations, batch.durability);
+      const auto free_bytes = backend_->free_bytes();
       lock.lock();
+      free_bytes_ = free_bytes;
     }
     complete(written);
     goes_on = written && unattended();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 #include <strand/store.h>
@@ -111,6 +112,7 @@ class GroupCommit {
   Watches& watches_;
   Time opened_at_{};
   Duration opened_at_monotonic_{0};
+  const std::size_t disk_reserve_bytes_;
 
   std::mutex mutex_;  // for everything below
   Pipeline pipeline_;
@@ -120,7 +122,8 @@ class GroupCommit {
   Batch batches_[2];
   std::size_t flying_ = 0;  // the place of the batch in flight, or of the last that was
   engine::CommitNumber flying_commit_ = 0;
-  bool closed_ = false;  // somebody is Alone
+  bool closed_ = false;                      // somebody is Alone
+  std::optional<std::uint64_t> free_bytes_;  // of the disk, after the last write
   std::condition_variable opened_;
 
   std::shared_mutex archive_gate_;  // shared: reads the archive; exclusive: reopens it

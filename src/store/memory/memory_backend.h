@@ -24,6 +24,7 @@ namespace strand::memory {
 // Limits:     a waiting message costs its value, and about 30 bytes.
 class MemoryBackend final : public engine::Backend {
  public:
+  [[nodiscard]] bool in_memory() const override { return true; }
   Result<std::optional<std::string>> get(engine::Family family,
                                          std::string_view key) const override;
   Result<void> scan(engine::Family family, std::string_view first, std::string_view last,
