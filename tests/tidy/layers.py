@@ -5,13 +5,14 @@ import re
 # Folders under src/, and the other ones that each may include from. A folder may always use itself
 # and the public headers. "store" means the files directly in src/store/.
 BACKENDS = ("store/memory", "store/sqlite", "store/rocksdb")
-STORE = ("store", "store/contract", "store/engine", "store/local", *BACKENDS, "store/postgres", "store/remote")
+STORE = ("store", "store/contract", "store/engine", "store/check", "store/local", *BACKENDS, "store/postgres", "store/remote")
 ALL = ("base", *STORE, "queue", "workflow", "relay", "server", "cli", "proto")
 MAY_USE = {
     "base": (),
     "store": ("base", *STORE),
     "store/contract": ("base",),
     "store/engine": ("base", "store/contract"),
+    "store/check": ("base", "store/contract", "store/engine"),
     "store/local": ("base", "store", "store/contract", "store/engine"),
     "store/memory": ("base", "store/engine"),  # and see backend_headers()
     "store/sqlite": ("base", "store/engine"),
