@@ -311,6 +311,37 @@ constexpr std::uint64_t steps = 500;
 
 }  // namespace
 
+// A message that outlived its TTL under a lease becomes a dead letter when the lease ends, also by
+// the removal of its queue: which must then remove that dead letter too.
+TEST(CheckEngine, A_removed_queue_leaves_no_dead_letter_behind) {
+  QuietStore store;
+  QueueSettings settings;
+  settings.on_expired = OnExpired::dead;
+  ASSERT_TRUE(store.apply(administer(ConfigureQueue{"orders", settings})));
+  ASSERT_TRUE(store.apply(administer(Subscribe{"orders", "events", std::nullopt})));
+  ASSERT_TRUE(store.apply(administer(Subscribe{"others", "events", std::nullopt})));
+  Transaction transaction = send("orders", Bytes(1'000, 'x'), "k1");
+  transaction.sends.front().ttl = 10s;
+  Publish shared;
+  shared.topic = "events";
+  shared.key = "k2";
+  shared.ttl = 10s;
+  transaction.publishes.push_back(shared);
+  ASSERT_TRUE(store.apply(transaction));
+  LeaseRequest both = from("orders");
+  both.lanes = 2;
+  const auto leases = store.lease(both);
+  ASSERT_TRUE(leases);
+  ASSERT_EQ(leases->size(), 2U);
+  store.advance(20s);
+
+  ASSERT_TRUE(store.apply(administer(RemoveQueue{"orders", true})));
+  const auto report = check::inspect(store.backend());
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->clean()) << to_text(*report);
+  EXPECT_EQ(report->family(engine::Family::dead).entries, 0U);
+}
+
 TEST(CheckEngine, Every_commit_leaves_a_clean_store) {
   const char* given = std::getenv("STRAND_SEED");
   const std::uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
