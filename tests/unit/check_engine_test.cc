@@ -69,7 +69,8 @@ class Someone {
     if (once_in(4)) content.dedup_id = pick({"d1", "d2", "d3"});
     if (once_in(4)) content.headers.push_back({.name = "h", .value = "v"});
   }
-  void apply(Transaction transaction) {
+  // Many are refused, which is fine: an error leaves no trace.
+  bool apply(Transaction transaction) {
     if (once_in(5)) {
       transaction.id = TransactionId{.client = 1 + below(3),
                                      .number = ++numbers_,
@@ -77,12 +78,16 @@ class Someone {
                                      .lowest_unanswered = numbers_ - below(5)};
       if (transaction.id->lowest_unanswered > numbers_) transaction.id->lowest_unanswered = 0;
     }
-    // Many are refused, which is fine: an error leaves no trace.
-    static_cast<void>(store_.apply(transaction));
+    return store_.apply(transaction).has_value();
   }
 
   std::string send() {
     Transaction transaction;
+    add_sends(transaction);
+    apply(std::move(transaction));
+    return "send";
+  }
+  void add_sends(Transaction& transaction) {
     for (std::uint64_t left = 1 + below(3); left > 0; --left) {
       Send message;
       fill(message);
@@ -93,8 +98,6 @@ class Someone {
       if (once_in(4)) message.dead_notice_to = Address{.queue = queue(), .key = key()};
       transaction.sends.push_back(std::move(message));
     }
-    apply(std::move(transaction));
-    return "send";
   }
   std::string publish() {
     Publish message;
@@ -143,8 +146,9 @@ class Someone {
     const bool kept = part.then == Settle::Then::keep;
     Transaction transaction;
     transaction.settles.push_back(std::move(part));
-    apply(std::move(transaction));
-    if (!kept) held_.erase(held_.begin() + (grant - held_.data()));
+    if (once_in(5)) add_sends(transaction);
+    if (!apply(std::move(transaction)) || !kept)
+      held_.erase(held_.begin() + (grant - held_.data()));
     return "settle";
   }
   std::string pull() {
@@ -246,8 +250,7 @@ class Someone {
         apply(once_in(2) ? administer(PauseQueue{queue()}) : administer(ResumeQueue{queue()}));
         return "pause or resume";
       case 3:
-        apply(administer(ResumeLane{queue(), key(), std::nullopt}));
-        return "resume lane";
+        return resume_lane();
       case 4:
         apply(administer(PurgeQueue{queue(), once_in(2) ? std::optional(key()) : std::nullopt}));
         return "purge";
@@ -255,6 +258,18 @@ class Someone {
         apply(administer(RemoveQueue{queue(), !once_in(3)}));
         return "remove queue";
     }
+  }
+  std::string resume_lane() {
+    const std::string where = queue();
+    PeekQuery parked = all_of(where);
+    parked.state = MessageState::parked;
+    const auto found = store_.engine().peek(parked);
+    if (once_in(2) && found && !found->items.empty()) {
+      apply(administer(ResumeLane{where, std::nullopt, found->items.front().message.id}));
+      return "resume message";
+    }
+    apply(administer(ResumeLane{where, key(), std::nullopt}));
+    return "resume lane";
   }
   std::string administer_dead() {
     const std::string where = queue();

@@ -21,7 +21,8 @@ constexpr std::string_view full_subscriber = "full";
 
 }  // namespace
 
-void CheckFixture::SetUp() {
+void CheckFixture::start_again() {
+  store_.start_again();
   ASSERT_TRUE(store_.opened());
   QueueSettings settings;
   settings.max_attempts = 3;

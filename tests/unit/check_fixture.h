@@ -26,17 +26,24 @@ namespace strand {
 // and the store is at rest.
 class QuietStore {
  public:
-  QuietStore() { open(); }
+  QuietStore() { start_again(); }
+
+  // Throws everything away.
+  void start_again() {
+    pipeline_.reset();
+    backend_ = std::make_unique<memory::MemoryBackend>();
+    open();
+  }
 
   void open() {
-    pipeline_.emplace(backend_, Limits{}, engine::Identity{.store = 1, .secret = {2, 3}});
+    pipeline_.emplace(*backend_, Limits{}, engine::Identity{.store = 1, .secret = {2, 3}});
     opened_ = pipeline_->open(now_);
     if (opened_) write();
   }
   // What the last open() said.
   [[nodiscard]] const Result<void>& opened() const { return opened_; }
   engine::Engine& engine() { return pipeline_->engine(); }
-  memory::MemoryBackend& backend() { return backend_; }
+  memory::MemoryBackend& backend() { return *backend_; }
   [[nodiscard]] Time now() const { return now_; }
 
   void advance(Duration step) {
@@ -65,7 +72,7 @@ class QuietStore {
       const engine::Decisions& decisions = pipeline_->take();
       Result<void> done;
       if (!decisions.mutations.empty()) {
-        done = backend_.write(decisions.mutations, decisions.durability);
+        done = backend_->write(decisions.mutations, decisions.durability);
       }
       pipeline_->complete(done, now_);
     }
@@ -76,7 +83,7 @@ class QuietStore {
     return result;
   }
 
-  memory::MemoryBackend backend_;
+  std::unique_ptr<memory::MemoryBackend> backend_;
   Time now_{std::chrono::hours{24 * 365 * 56}};
   std::optional<local::Pipeline> pipeline_;
   Result<void> opened_;
@@ -115,7 +122,9 @@ class CheckFixture : public ::testing::Test {
   using Family = engine::Family;
   using Kind = check::Kind;
 
-  void SetUp() override;
+  void SetUp() override { start_again(); }
+  // A new rich store in the place of the old one.
+  void start_again();
 
   // --- The rich store, and names for what is in it ---
 
@@ -166,6 +175,10 @@ class CheckFixture : public ::testing::Test {
     put_record(family, key, *record);
   }
 
+  using Entries = std::map<std::pair<Family, std::string>, std::string>;
+  Entries entries();
+  void write_repair();
+
   // --- What must follow ---
 
   check::Report inspect();
@@ -176,9 +189,6 @@ class CheckFixture : public ::testing::Test {
   void expect_reported(Kind kind);
 
  private:
-  using Entries = std::map<std::pair<Family, std::string>, std::string>;
-  Entries entries();
-  void write_repair();
   void expect_sound_kept(const Entries& damaged, const std::set<Family>& changed);
 
   Entries sound_;  // before any damage
