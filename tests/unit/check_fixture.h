@@ -32,13 +32,16 @@ class QuietStore {
   void start_again() {
     pipeline_.reset();
     backend_ = std::make_unique<memory::MemoryBackend>();
+    now_ = Time{std::chrono::hours{24 * 365 * 56}};
     open();
   }
 
   void open() {
     pipeline_.emplace(*backend_, Limits{}, engine::Identity{.store = 1, .secret = {2, 3}});
     opened_ = pipeline_->open(now_);
-    if (opened_) write();
+    if (!opened_) return;
+    now_ = engine().now();  // damage may have brought the store into the future
+    write();
   }
   // What the last open() said.
   [[nodiscard]] const Result<void>& opened() const { return opened_; }
@@ -84,7 +87,7 @@ class QuietStore {
   }
 
   std::unique_ptr<memory::MemoryBackend> backend_;
-  Time now_{std::chrono::hours{24 * 365 * 56}};
+  Time now_{};
   std::optional<local::Pipeline> pipeline_;
   Result<void> opened_;
 };

@@ -77,7 +77,10 @@ TEST_F(CheckRandomDamage, Is_found_or_does_no_harm) {
     std::string did;
     for (std::int64_t left = 1 + pick(3); left > 0; --left)
       did += damage() + "; ";
-    const auto report = inspect();
+    const auto tried = check::inspect(store_.backend());
+    if (!tried && tried.error().code == Errc::unsupported) continue;  // it says: a newer format
+    ASSERT_TRUE(tried) << tried.error().message;
+    const check::Report& report = *tried;
     SCOPED_TRACE("repeat with STRAND_SEED=" + std::to_string(seed) +
                  " unit_tests --gtest_filter=CheckRandomDamage.*\n" + did + "\n" + to_text(report));
     write_repair();
