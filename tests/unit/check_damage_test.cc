@@ -71,6 +71,11 @@ TEST_F(CheckDamage, A_newer_format_is_an_error) {
   EXPECT_EQ(report.error().code, Errc::unsupported);
 }
 
+TEST_F(CheckDamage, A_format_that_never_was_is_reported) {
+  change<MetaRecord>(Family::meta, meta_key(), [](MetaRecord& meta) { meta.format = 0; });
+  expect_reported(Kind::bad_meta);
+}
+
 TEST_F(CheckDamage, An_absurd_store_time_is_counted_anew) {
   change<MetaRecord>(Family::meta, meta_key(),
                      [](MetaRecord& meta) { meta.time = Time{Duration{-5}}; });

@@ -162,10 +162,9 @@ class Someone {
     return "pull";
   }
   std::string renew() {
-    if (const engine::Grant* grant = any_held()) {
-      static_cast<void>(store_.renew(grant->token, time()));
-    }
-    return "renew";
+    const engine::Grant* grant = any_held();
+    const bool renewed = grant != nullptr && store_.renew(grant->token, time());
+    return renewed ? "renew" : "nothing to renew";
   }
   std::string cancel() {
     Transaction transaction;

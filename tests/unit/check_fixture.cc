@@ -264,7 +264,7 @@ void CheckFixture::expect_sound_kept(const Entries& damaged, const std::set<Fami
   }
 }
 
-void CheckFixture::expect_repaired(Kind kind, std::set<Family> changed) {
+void CheckFixture::expect_repaired(Kind kind, const std::set<Family>& changed) {
   const auto report = inspect();
   EXPECT_GT(report.count(kind).found, 0U) << to_string(kind) << " expected, found:\n"
                                           << to_text(report);

@@ -187,7 +187,7 @@ class CheckFixture : public ::testing::Test {
   check::Report inspect();
   // The damage is found under that name, and repair makes the store whole: nothing is found any
   // more, it opens, and all that was sound is there, but entries of `changed`.
-  void expect_repaired(Kind kind, std::set<Family> changed = {});
+  void expect_repaired(Kind kind, const std::set<Family>& changed = {});
   // The damage is found under that name, cannot be repaired, and repair touches nothing else.
   void expect_reported(Kind kind);
 

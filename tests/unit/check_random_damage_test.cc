@@ -54,7 +54,8 @@ class CheckRandomDamage : public CheckFixture {
   void expect_works() {
     store_.open();
     ASSERT_TRUE(store_.opened()) << store_.opened().error().message;
-    static_cast<void>(store_.lease(from("orders")));
+    ASSERT_TRUE(store_.apply(administer(ConfigureQueue{"orders", QueueSettings{}})));
+    ASSERT_TRUE(store_.lease(from("orders")));
     must(send("orders", "one more", "k1"));
     store_.advance(24h);
     store_.open();

@@ -14,7 +14,6 @@ using engine::DedupRecord;
 using engine::Family;
 using engine::LaneRecord;
 using engine::LeaseRecord;
-using engine::QueueId;
 
 namespace {
 
