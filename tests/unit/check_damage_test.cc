@@ -89,6 +89,16 @@ TEST_F(CheckDamage, Numbers_that_could_come_again_are_reserved) {
   EXPECT_GT(sent.sent.front().id, publication_);
 }
 
+TEST_F(CheckDamage, A_number_with_no_room_above_it_is_reported_and_the_others_reserved) {
+  put(Family::message, number_key(UINT64_MAX - 5), get(Family::message, message_key(waiting_)));
+  change<MetaRecord>(Family::meta, meta_key(), [](MetaRecord& meta) { meta.numbers_reserved = 3; });
+  EXPECT_GT(inspect().count(Kind::number_not_reserved).repairable, 0U);
+  write_repair();
+  const auto report = inspect();
+  EXPECT_EQ(report.total().found, 1U) << to_text(report);
+  EXPECT_EQ(report.total().repairable, 0U) << to_text(report);
+}
+
 TEST_F(CheckDamage, A_time_ahead_of_the_store_is_reported) {
   change<MetaRecord>(Family::meta, meta_key(), [](MetaRecord& meta) { meta.time -= 1h; });
   expect_reported(Kind::time_ahead);
@@ -339,6 +349,12 @@ TEST_F(CheckDamage, A_body_of_nothing_is_kept_while_something_is_unreadable) {
 TEST_F(CheckDamage, A_missing_body_is_reported) {
   erase(Family::body, message_key(with_body_));
   expect_reported(Kind::missing_body);
+}
+
+TEST_F(CheckDamage, A_body_that_its_message_does_not_find_any_more_is_kept) {
+  change<MessageRecord>(Family::message, message_key(with_body_),
+                        [](MessageRecord& message) { message.body_at = MessageId{nobody}; });
+  expect_reported(Kind::orphan_body);
 }
 
 TEST_F(CheckDamage, A_missing_shared_body_is_reported_for_each_who_needs_it) {
@@ -595,7 +611,7 @@ TEST_F(CheckDamage, An_unreadable_instance_is_reported_and_its_history_kept) {
 }
 
 TEST_F(CheckDamage, Executions_that_cannot_be_are_reported) {
-  change<InstanceRecord>(Family::instance, lane_key(flows_, "order-2"),
+  change<InstanceRecord>(Family::instance, lane_key(flows_, "order-1"),
                          [](InstanceRecord& instance) { instance.first_execution = 5; });
   expect_reported(Kind::bad_instance);
 }
@@ -603,9 +619,13 @@ TEST_F(CheckDamage, Executions_that_cannot_be_are_reported) {
 TEST_F(CheckDamage, Two_instances_with_one_history_are_reported) {
   change<InstanceRecord>(Family::instance, lane_key(flows_, "order-2"),
                          [&](InstanceRecord& instance) { instance.number = instance_; });
-  const auto report = inspect();
-  EXPECT_EQ(report.count(Kind::instance_number_taken).found, 1U) << to_text(report);
-  EXPECT_EQ(report.count(Kind::instance_number_taken).repairable, 0U);
+  expect_reported(Kind::instance_number_taken);
+}
+
+TEST_F(CheckDamage, A_history_that_its_instance_does_not_find_any_more_is_kept) {
+  change<InstanceRecord>(Family::instance, lane_key(flows_, "order-1"),
+                         [](InstanceRecord& instance) { instance.number = nobody; });
+  expect_reported(Kind::orphan_event);
 }
 
 TEST_F(CheckDamage, An_open_execution_is_marked_again) {

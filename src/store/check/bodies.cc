@@ -43,7 +43,22 @@ Result<void> Inspector::read_bodies() {
   for (; next_use < uses_.size(); ++next_use)
     missing_body(uses_[next_use]);
   uses_ = {};
+  judge_unused_bodies();
   return {};
+}
+
+// Whatever cannot be read may need them, and whoever misses his body may have meant one of them.
+void Inspector::judge_unused_bodies() {
+  const bool sure = unreadable_messages_.empty() && unreadable_dead_.empty() &&
+                    !unreadable_publications_ && report_.count(Kind::missing_body).found == 0;
+  for (const std::uint64_t id : unused_bodies_) {
+    found(Kind::orphan_body, sure,
+          fmt::format("the body {} belongs to nothing{}", id,
+                      sure ? "; repair drops it"
+                           : ", unless to something that cannot be read or misses its body"));
+    if (sure) repairs_.erase(Family::body, engine::number_key(id));
+  }
+  unused_bodies_ = {};
 }
 
 void Inspector::judge_body(std::uint64_t id, std::size_t bytes, std::size_t& next_use) {
@@ -71,14 +86,9 @@ void Inspector::judge_body(std::uint64_t id, std::size_t bytes, std::size_t& nex
                     id, users));
   }
   if (users > 0) return;
-  // Whatever cannot be read may need it.
-  const bool sure =
-      unreadable_messages_.empty() && unreadable_dead_.empty() && !unreadable_publications_;
-  if (std::ranges::binary_search(unreadable_messages_, id) || unreadable_dead_.contains(id)) return;
-  found(Kind::orphan_body, sure,
-        fmt::format("the body {} ({} bytes) belongs to nothing{}", id, bytes,
-                    sure ? "; repair drops it" : ", unless to something that cannot be read"));
-  if (sure) repairs_.erase(Family::body, engine::number_key(id));
+  const bool expected =
+      std::ranges::binary_search(unreadable_messages_, id) || unreadable_dead_.contains(id);
+  if (!expected) unused_bodies_.push_back(id);
 }
 
 void Inspector::missing_body(const BodyUse& use) {

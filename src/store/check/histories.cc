@@ -77,6 +77,7 @@ Result<void> Inspector::read_instances() {
           fmt::format("{} and {} have one number ({}), and so one history: {}",
                       instance_text(instances_[at->second]),
                       instance_text(instances_[std::next(at)->second]), at->first, restore));
+    instances_[at->second].bad = instances_[std::next(at)->second].bad = true;
   }
   return {};
 }
@@ -89,7 +90,8 @@ void Inspector::read_instance(std::string_view key, const InstanceRecord& record
                         .last = last.number,
                         .length = last.length,
                         .open = !last.outcome,
-                        .has_open = false});
+                        .has_open = false,
+                        .bad = false});
   const std::string what = instance_text(instances_.back());
   check_number(record.number, what);
   check_past(last.opened_at, what);
@@ -98,6 +100,7 @@ void Inspector::read_instance(std::string_view key, const InstanceRecord& record
     found(Kind::bad_instance, false,
           fmt::format("{} has the number {} and executions from {} to {}: {}", what, record.number,
                       record.first_execution, last.number, restore));
+    instances_.back().bad = true;
   }
   if (last.outcome) return;
   if (const auto lane = lanes_.find(key); lane != lanes_.end()) {
@@ -148,12 +151,13 @@ Result<void> Inspector::read_executions() {
 void Inspector::judge_execution(std::string_view key, std::uint64_t instance,
                                 std::uint64_t execution, std::string_view value) {
   const InstanceSeen* owner = find_instance(instance);
-  if (owner == nullptr || execution < owner->first || execution >= owner->last) {
-    const bool sure = owner != nullptr || unreadable_instances_.empty();
-    found(Kind::orphan_execution, sure,
-          fmt::format("there is an execution {} of instance number {}, which does not have it{}",
-                      execution, instance, sure ? "; repair drops it" : ", or cannot be read"));
-    if (sure) repairs_.erase(Family::execution, key);
+  if (owner == nullptr) {
+    strays_.emplace_back(Family::execution, key);
+    return;
+  }
+  if (owner->bad) return;
+  if (execution < owner->first || execution >= owner->last) {
+    orphan_of_history(Family::execution, key, true);
     return;
   }
   const std::string what = fmt::format("execution {} of {}", execution, instance_text(*owner));
@@ -182,6 +186,7 @@ void Inspector::judge_chains() {
   std::vector<ExecutionSeen> last;
   for (const auto& [number, index] : instances_by_number_) {
     const InstanceSeen& instance = instances_[index];
+    if (instance.bad) continue;
     const auto first = std::ranges::lower_bound(
         executions_,
         ExecutionSeen{.instance = number, .number = instance.first, .length = 0, .seen = 0});
@@ -189,7 +194,7 @@ void Inspector::judge_chains() {
         executions_,
         ExecutionSeen{.instance = number, .number = instance.last, .length = 0, .seen = 0});
     const auto there = static_cast<std::uint64_t>(end - first);
-    if (instance.first <= instance.last && there != instance.last - instance.first) {
+    if (there != instance.last - instance.first) {
       found(Kind::missing_execution, false,
             fmt::format("{} should have {} executions before the last one and has {}: {}",
                         instance_text(instance), instance.last - instance.first, there, restore));
@@ -215,7 +220,32 @@ Result<void> Inspector::read_events() {
                       restore));
   }
   executions_ = {};
+  judge_strays();
   return {};
+}
+
+// They may be the history of an instance that cannot be read, or that misses some of its own.
+void Inspector::judge_strays() {
+  bool sure = unreadable_instances_.empty();
+  for (const Kind kind : {Kind::bad_instance, Kind::instance_number_taken, Kind::missing_execution,
+                          Kind::missing_event}) {
+    sure = sure && report_.count(kind).found == 0;
+  }
+  for (const auto& [family, key] : strays_)
+    orphan_of_history(family, key, sure);
+  strays_ = {};
+}
+
+void Inspector::orphan_of_history(Family family, std::string_view key, bool sure) {
+  const auto place = engine::decode_pair_key(key.substr(0, 16));
+  const bool event = family == Family::event;
+  found(event ? Kind::orphan_event : Kind::orphan_execution, sure,
+        fmt::format(
+            "there is {} execution {} of instance number {}, which does not have it{}",
+            event ? fmt::format("an event {} in", decode_event_key(key)->index) : "an entry of",
+            place->second, place->first,
+            sure ? "; repair drops it" : ", unless it is one that cannot be read or has gaps"));
+  if (sure) repairs_.erase(family, key);
 }
 
 void Inspector::judge_event(std::string_view key, ExecutionSeen*& current) {
@@ -241,16 +271,14 @@ void Inspector::judge_event(std::string_view key, ExecutionSeen*& current) {
     return;
   }
   const InstanceSeen* owner = find_instance(place->instance);
-  const bool in_gap = !is_current() && owner != nullptr && place->execution >= owner->first &&
-                      place->execution < owner->last;
-  if (in_gap) return;  // its execution is reported as missing
-  const bool sure = owner != nullptr || unreadable_instances_.empty();
-  found(Kind::orphan_event, sure,
-        fmt::format("there is an event {} in execution {} of instance number {}, which does not "
-                    "have it{}",
-                    place->index, place->execution, place->instance,
-                    sure ? "; repair drops it" : ", or cannot be read"));
-  if (sure) repairs_.erase(Family::event, key);
+  if (owner == nullptr) {
+    strays_.emplace_back(Family::event, key);
+    return;
+  }
+  // Of an execution that is reported as missing, any event may be right.
+  const bool in_gap =
+      !is_current() && place->execution >= owner->first && place->execution < owner->last;
+  if (!owner->bad && !in_gap) orphan_of_history(Family::event, key, true);
 }
 
 }  // namespace strand::check

@@ -99,7 +99,8 @@ void Inspector::unreadable(Family family, std::string_view key, bool repairable,
 }
 
 void Inspector::check_number(std::uint64_t number, std::string_view what) {
-  highest_number_ = std::max(highest_number_, number);
+  // One that leaves no room above it must be damaged, and the others are still to be reserved.
+  if (number < numbers_end) highest_number_ = std::max(highest_number_, number);
   if (!meta_ || number < meta_->numbers_reserved) return;
   numbers_low_ = true;
   found(Kind::number_not_reserved, number < numbers_end,
@@ -180,11 +181,11 @@ Result<void> Inspector::judge_meta() {
   if (meta_) record = *meta_;
   if (!meta_) record.identity = fresh_;
   if (!meta_ || time_lost_) record.time = latest_;
-  if ((!meta_ || numbers_low_) && highest_number_ < numbers_end) {
-    record.numbers_reserved = highest_number_ + numbers_margin;
-  }
-  if (!queues_.empty() && queues_.rbegin()->first < std::numeric_limits<std::uint32_t>::max()) {
-    record.next_queue = std::max(record.next_queue, queues_.rbegin()->first + 1);
+  if (!meta_ || numbers_low_) record.numbers_reserved = highest_number_ + numbers_margin;
+  for (const auto& [id, queue] : queues_) {
+    if (queue.exists() && id < std::numeric_limits<std::uint32_t>::max()) {
+      record.next_queue = std::max(record.next_queue, id + 1);
+    }
   }
   record.next_queue = std::max(record.next_queue, 1U);
   repairs_.put_record(Family::meta, engine::meta_key(), record);

@@ -85,6 +85,7 @@ struct InstanceSeen {
   std::uint64_t length = 0;  // of the last execution
   bool open = false;
   bool has_open = false;
+  bool bad = false;  // what it says of its executions cannot be
 };
 
 // The length of an execution whose entry cannot be read.
@@ -170,6 +171,7 @@ class Inspector {
   Result<void> read_bodies();
   void judge_body(std::uint64_t id, std::size_t bytes, std::size_t& next_use);
   void missing_body(const BodyUse& use);
+  void judge_unused_bodies();
   Result<void> read_pins();
 
   // topics.cc
@@ -206,8 +208,10 @@ class Inspector {
   void judge_chains();
   Result<void> read_events();
   void judge_event(std::string_view key, ExecutionSeen*& current);
+  void judge_strays();
   [[nodiscard]] InstanceSeen* find_instance(std::string_view key);
   [[nodiscard]] const InstanceSeen* find_instance(std::uint64_t number) const;
+  void orphan_of_history(engine::Family family, std::string_view key, bool sure);
   [[nodiscard]] std::string instance_text(const InstanceSeen& instance) const;
 
   const engine::Archive& archive_;
@@ -238,6 +242,7 @@ class Inspector {
   std::set<std::uint64_t> unreadable_dead_;
   bool unreadable_publications_ = false;
   std::vector<BodyUse> uses_;
+  std::vector<std::uint64_t> unused_bodies_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> pins_;  // as they should be
 
   std::map<std::string, std::uint64_t, std::less<>> leased_lanes_;
@@ -248,6 +253,8 @@ class Inspector {
   std::vector<std::pair<std::uint64_t, std::size_t>> instances_by_number_;
   std::set<std::string, std::less<>> unreadable_instances_;
   std::vector<ExecutionSeen> executions_;  // sorted
+  // Executions and events of instances that nobody knows.
+  std::vector<std::pair<engine::Family, std::string>> strays_;
 };
 
 // The record, if its encoding is the very bytes that were read.

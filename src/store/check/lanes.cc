@@ -60,13 +60,12 @@ void Inspector::judge_lane(const std::string& key, const LaneSeen& lane) {
   // A message that cannot be read might stand in it.
   const bool sure = unreadable_messages_.empty();
   const bool needed = lane.has_messages || lane.leased || right.park_reason || right.hint;
-  if (!queue_exists(place->queue) || !needed) {
-    if (!sure) return;
-    found(Kind::orphan_lane, true,
+  if (!queue_exists(place->queue) || (!needed && sure)) {
+    found(Kind::orphan_lane, sure,
           fmt::format("{} has an entry, and neither messages, lease, park nor hint, or no queue; "
                       "repair drops it",
                       what));
-    repairs_.erase(Family::lane, key);
+    if (sure) repairs_.erase(Family::lane, key);
     return;
   }
   bool good = true;
