@@ -12,6 +12,7 @@
 #include "store/engine/engine.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_backend.h"
+#include "store/rocksdb/rocksdb_backend.h"
 #include "store/url.h"
 
 namespace strand {
@@ -41,6 +42,8 @@ Result<std::unique_ptr<engine::Backend>> open_backend(const store::Url& url,
       }
       return memory::open_memory(url.rest, options.create);
     case store::Url::Scheme::rocksdb:
+      return rocks::open_rocksdb(url.rest,
+                                 {.cache_bytes = options.cache_bytes, .create = options.create});
     case store::Url::Scheme::sqlite:
       break;
   }

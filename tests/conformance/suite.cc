@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <sstream>
@@ -20,10 +21,24 @@ namespace {
 // How long a callback may stay away before the test has failed: far beyond any loaded machine.
 constexpr auto patience = std::chrono::seconds{60};
 
+// Memory where there is such a file system: this suite is about rules, not about disks.
+std::string path_of(const std::string& name) {
+  const std::filesystem::path memory = "/dev/shm";
+  const bool fit = ::access(memory.c_str(), W_OK) == 0;
+  return (fit ? memory : std::filesystem::temp_directory_path()) / ("strand-" + name);
+}
+
+void remove_path(const std::string& url) {
+  std::filesystem::remove_all(url.substr(url.find(':') + 1));
+}
+
 // Every store that passes this suite stands here, and only here.
 std::vector<StoreUnderTest> all_stores() {
   return {
       {.name = "memory", .url = [](const std::string& name) { return "memory:" + name; }},
+      {.name = "rocksdb",
+       .url = [](const std::string& name) { return "rocksdb:" + path_of(name); },
+       .remove = remove_path},
   };
 }
 

@@ -1,0 +1,131 @@
+#include "store/rocksdb/database.h"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+#include <rocksdb/cache.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/options.h>
+#include <rocksdb/slice_transform.h>
+#include <rocksdb/table.h>
+
+#include "base/text.h"
+
+namespace strand::rocks {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Half for what was just written, which is also what is read next; the other half for what is
+// older.
+struct Budget {
+  explicit Budget(std::size_t bytes)
+      : buffers(std::max(bytes / 2, least)), blocks(std::max(bytes - buffers, least)) {}
+  static constexpr std::size_t least = std::size_t{4} << 20U;
+  std::size_t buffers;
+  std::size_t blocks;
+};
+
+::rocksdb::DBOptions database_options(const Options& options, const Budget& budget) {
+  ::rocksdb::DBOptions result;
+  if (options.env != nullptr) result.env = options.env;
+  result.create_if_missing = true;
+  result.create_missing_column_families = true;
+  result.db_write_buffer_size = budget.buffers;
+  // A log is kept while any column family has something in it that is not flushed: bounded, so that
+  // opening after a crash is quick whatever was written.
+  result.max_total_wal_size = std::max<std::size_t>(budget.buffers, std::size_t{64} << 20U);
+  result.max_background_jobs = 2;
+  // One thread writes: it need not share the memtable, and may use hints (see column_options).
+  result.allow_concurrent_memtable_write = false;
+  result.enable_write_thread_adaptive_yield = false;
+  // What was replayed after an unclean end goes to new, synced files before anybody is served: the
+  // pages of a log whose sync has failed may look well and not be on disk.
+  result.avoid_flush_during_recovery = false;
+  result.track_and_verify_wals_in_manifest = true;
+  result.info_log_level = ::rocksdb::WARN_LEVEL;
+  result.keep_log_file_num = 4;
+  result.stats_dump_period_sec = 0;
+  result.stats_persist_period_sec = 0;
+  return result;
+}
+
+::rocksdb::ColumnFamilyOptions column_options(Column column, const Budget& budget,
+                                              const std::shared_ptr<::rocksdb::Cache>& cache) {
+  ::rocksdb::ColumnFamilyOptions result;
+  result.write_buffer_size = budget.buffers / 2;
+  result.max_write_buffer_number = 3;
+  // Small entries are dearer to compress than to write; those that stay are worth it.
+  const bool stays = column == Column::dead || column == Column::event || column == Column::record;
+  result.compression = stays ? ::rocksdb::kLZ4Compression : ::rocksdb::kNoCompression;
+  // Ids only grow, so that each one goes beside the one before.
+  if (column == Column::message || column == Column::body) {
+    result.memtable_insert_with_hint_prefix_extractor.reset(::rocksdb::NewFixedPrefixTransform(4));
+  }
+  ::rocksdb::BlockBasedTableOptions table;
+  table.block_cache = cache;
+  table.cache_index_and_filter_blocks = true;
+  table.pin_l0_filter_and_index_blocks_in_cache = true;
+  table.format_version = 5;
+  // Many a read of these is for something that is not there: new instances, records, requests.
+  if (column == Column::small || column == Column::record) {
+    constexpr double bits_per_key = 10;
+    table.filter_policy.reset(::rocksdb::NewBloomFilterPolicy(bits_per_key));
+  }
+  result.table_factory.reset(::rocksdb::NewBlockBasedTableFactory(table));
+  return result;
+}
+
+std::vector<::rocksdb::ColumnFamilyDescriptor> all_columns(const Budget& budget) {
+  const auto cache = ::rocksdb::NewLRUCache(budget.blocks);
+  std::vector<::rocksdb::ColumnFamilyDescriptor> result;
+  for (std::size_t i = 0; i < column_count; ++i) {
+    result.emplace_back(column_names[i], column_options(static_cast<Column>(i), budget, cache));
+  }
+  return result;
+}
+
+}  // namespace
+
+Error describe(std::string_view doing, const ::rocksdb::Status& status) {
+  const std::string why = base::printable(status.ToString());
+  if (status.IsCorruption()) {
+    return {Errc::corrupt,
+            fmt::format("cannot {}: the database is damaged ({}); keep a copy of the folder, run "
+                        "`strand check` on it, or go back to a backup",
+                        doing, why)};
+  }
+  if (status.IsNoSpace()) {
+    return {Errc::store_full,
+            fmt::format("cannot {}: the disk is full ({}); make room", doing, why)};
+  }
+  return {Errc::io_error, fmt::format("cannot {}: {}", doing, why)};
+}
+
+Result<std::unique_ptr<Database>> Database::open(const fs::path& folder, const Options& options) {
+  const Budget budget(options.cache_bytes);
+  std::unique_ptr<Database> result(new Database);
+  ::rocksdb::DB* db = nullptr;
+  const auto status = ::rocksdb::DB::Open(database_options(options, budget), folder.native(),
+                                          all_columns(budget), &result->columns_, &db);
+  if (!status.ok()) {
+    return std::unexpected(
+        describe(fmt::format("open the store in {}", base::printable(folder.native())), status));
+  }
+  result->db_.reset(db);
+  return result;
+}
+
+Database::~Database() {
+  if (!db_) return;
+  for (::rocksdb::ColumnFamilyHandle* column : columns_) {
+    // It can only complain about a handle that is not its own.
+    static_cast<void>(db_->DestroyColumnFamilyHandle(column).ok());
+  }
+  // Whatever it says: what was promised is in the log.
+  static_cast<void>(db_->Close().ok());
+}
+
+}  // namespace strand::rocks
