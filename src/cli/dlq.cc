@@ -207,7 +207,7 @@ Exit run_redrive(const DlqOptions& options, Output& output) {
 Exit run_drop(const DlqOptions& options, Output& output) {
   if (const auto wrong = check_which(options)) return *wrong;
   if (options.all) {
-    const auto refused = confirm(options.yes, fmt::format("Drop all dead letters of queue '{}'?",
+    const auto refused = confirm(options.yes, fmt::format("drop all dead letters of queue '{}'",
                                                           base::printable(options.queue)));
     if (refused) return *refused;
   }

@@ -94,13 +94,15 @@ Exit LineSender::run() {
 
 bool LineSender::read_more() {
   while (true) {
-    if (!readable(STDIN_FILENO, Patience::endless, interrupts_)) {
-      if (interrupts_.caught() == 0) continue;
+    const bool ready = readable(STDIN_FILENO, Patience::endless, interrupts_);
+    // First, because Ctrl-C also ends whoever writes to our pipe.
+    if (interrupts_.caught() != 0) {
       end_progress();
       complain(fmt::format("interrupted; {} lines were sent", sent_));
       exit_ = ended_by(interrupts_.caught());
       return false;
     }
+    if (!ready) continue;
     const ssize_t count = ::read(STDIN_FILENO, part_.data(), part_.size());
     if (count > 0) {
       buffer_.append(part_.data(), static_cast<std::size_t>(count));

@@ -35,13 +35,18 @@ Result<void> read_durability(Durability& durability, std::string_view text) {
   return {};
 }
 
-// Options are called by their names with dashes, arguments by theirs.
+// What complaints about a value start with: the long name of an option, or the name of an argument.
+std::string prefix_of(const std::string& name) {
+  if (name.find('=') != std::string::npos) return "";  // the value names itself
+  const std::size_t dashes = name.find("--");
+  return name.substr(dashes == std::string::npos ? 0 : dashes) + ": ";
+}
+
 CLI::callback_t each_value(const std::string& name, TakeValue value) {
-  const std::string shown = name.substr(name.find("--") == std::string::npos ? 0 : name.find("--"));
-  return [shown, value = std::move(value)](const CLI::results_t& results) {
+  return [prefix = prefix_of(name), value = std::move(value)](const CLI::results_t& results) {
     for (const std::string& text : results) {
       if (auto taken = value(text); !taken) {
-        throw CLI::ValidationError(fmt::format("{}: {}", shown, taken.error().message));
+        throw CLI::ValidationError(prefix + taken.error().message);
       }
     }
     return true;
@@ -71,7 +76,6 @@ void add_common(CLI::App& app, Common& options) {
   add_value(app, "-o,--output", "text|json", "text for people, json for programs",
             [&options](std::string_view text) { return read_format(options.format, text); })
       .group(group);
-  app.get_help_ptr()->group(group);
 }
 
 CLI::Option& add_value(CLI::App& app, const std::string& name, const std::string& type,
@@ -89,7 +93,7 @@ CLI::Option& add_values(CLI::App& app, const std::string& name, const std::strin
                              ->expected(1, CLI::detail::expected_max_vector_size)
                              ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   // `--header a=b BODY`: an option takes one value each time, or it would swallow the arguments.
-  if (name.starts_with('-')) option.allow_extra_args(false);
+  option.allow_extra_args(!name.starts_with('-'));
   return option;
 }
 
@@ -151,12 +155,12 @@ Result<std::unique_ptr<Store>> open_store(const Common& options, IfMissing if_mi
   return std::unexpected(std::move(error));
 }
 
-std::optional<Exit> confirm(bool yes, std::string_view question) {
+std::optional<Exit> confirm(bool yes, std::string_view what) {
   if (yes) return std::nullopt;
   if (::isatty(STDIN_FILENO) == 0) {
-    return wrong_usage(fmt::format("{} Say --yes: there is no terminal to ask on", question));
+    return wrong_usage(fmt::format("to {}, say --yes: there is no terminal to ask on", what));
   }
-  fmt::print(stderr, "{} [y/N] ", question);
+  fmt::print(stderr, "strand: {}? [y/N] ", what);
   std::string answer;
   std::getline(std::cin, answer);
   if (answer == "y" || answer == "Y" || answer == "yes") return std::nullopt;

@@ -110,7 +110,8 @@ CLI::Option& add_number(CLI::App& app, const std::string& name, T& target, T min
 enum class IfMissing { create, refuse };
 Result<std::unique_ptr<Store>> open_store(const Common& options, IfMissing if_missing);
 
-// For what cannot be undone. With --yes, or after a yes on the terminal: nothing, go on.
-std::optional<Exit> confirm(bool yes, std::string_view question);
+// For what cannot be undone: `what` completes "to …, say --yes". With --yes, or after a yes on the
+// terminal: nothing, go on.
+std::optional<Exit> confirm(bool yes, std::string_view what);
 
 }  // namespace strand::cli

@@ -240,13 +240,13 @@ Exit run_purge(const QueueOptions& options, Output& output) {
                                 base::printable(options.queue))
                   : fmt::format("queue '{}'", base::printable(options.queue));
   const auto refused =
-      confirm(options.yes, fmt::format("Drop all messages of {} that are not leased?", what));
+      confirm(options.yes, fmt::format("drop all messages of {} that are not leased", what));
   if (refused) return *refused;
   return change(options, PurgeQueue{.queue = options.queue, .key = options.key}, "purged", output);
 }
 
 Exit run_rm(const QueueOptions& options, Output& output) {
-  const auto refused = confirm(options.yes, fmt::format("Remove queue '{}' with everything in it?",
+  const auto refused = confirm(options.yes, fmt::format("remove queue '{}' with everything in it",
                                                         base::printable(options.queue)));
   if (refused) return *refused;
   return change(options, RemoveQueue{.queue = options.queue, .force = options.force}, "removed",
