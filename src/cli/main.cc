@@ -93,6 +93,9 @@ Exit run(int argc, char** argv) {
   CLI::App app("Durable, ordered, per-key work: messages, lanes, leases.", "strand");
   app.set_version_flag("--version", "strand " STRAND_VERSION);
   app.require_subcommand(1);
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  app.get_formatter()->label("Positionals", "Arguments");
+  app.get_formatter()->label("REQUIRED", "(required)");
   app.footer(
       "strand COMMAND --help tells more, with an example. A store is named by a URL such as\n"
       "rocksdb:PATH; say it with --store, or in the environment with STRAND_STORE.\n"

@@ -56,13 +56,13 @@ CLI::callback_t each_value(const std::string& name, TakeValue value) {
 }  // namespace
 
 Family add_family(Family parent, const std::string& name, const std::string& what) {
-  CLI::App& app = *parent.app.add_subcommand(name, what);
+  CLI::App& app = *parent.app.add_subcommand(name, what)->group("Commands");
   app.require_subcommand(1);
   return {.app = app, .chosen = parent.chosen};
 }
 
 CLI::App& add_described(Family family, const Description& description) {
-  CLI::App& app = *family.app.add_subcommand(description.name, description.what);
+  CLI::App& app = *family.app.add_subcommand(description.name, description.what)->group("Commands");
   app.footer("Example:\n" + description.example);
   return app;
 }

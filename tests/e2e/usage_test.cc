@@ -135,6 +135,15 @@ TEST_F(Program, The_option_goes_before_the_environment) {
   EXPECT_THAT(ok({"queue", "ls", "--store=" + other}), HasSubstr("orders"));
 }
 
+TEST_F(Program, A_store_that_another_process_has_open_says_who_has_it) {
+  Process holder(command({"send", "orders", "--lines", "-o", "json"}), on_store());
+  holder.write("a\n");
+  holder.read_line();
+  EXPECT_THAT(refused(1, {"queue", "ls"}), HasSubstr(std::to_string(holder.id())));
+  EXPECT_EQ(holder.finish("b\n").exit, 0) << "the owner must not notice";
+  EXPECT_THAT(ok({"queue", "ls"}), HasSubstr("orders"));
+}
+
 TEST_F(Program, A_name_that_is_also_a_command_is_a_name) {
   ok({"send", "queue", "send"});
   ok({"send", "help", "--", "--key"});
