@@ -193,8 +193,16 @@ bool LineSender::send(std::span<Send> sends) {
 
 bool LineSender::stop(std::string_view why) {
   end_progress();
-  complain(sent_ == 0 ? fmt::format("{}; nothing was sent", why)
-                      : fmt::format("{}; {} lines before it were sent", why, sent_));
+  switch (sent_) {
+    case 0:
+      complain(fmt::format("{}; nothing was sent", why));
+      break;
+    case 1:
+      complain(fmt::format("{}; 1 line before it was sent", why));
+      break;
+    default:
+      complain(fmt::format("{}; {} lines before it were sent", why, sent_));
+  }
   exit_ = Exit::failed;
   return false;
 }

@@ -201,7 +201,7 @@ Exit change(const QueueOptions& options, Administration administration, std::str
   if (output.json()) {
     output.object({{"queue", options.queue}, {what, *affected}});
   } else {
-    output.text(fmt::format("{} {} of {}\n", what, *affected, base::escaped(options.queue)));
+    output.text(fmt::format("{}: {} {}\n", base::escaped(options.queue), *affected, what));
   }
   return Exit::done;
 }

@@ -123,6 +123,23 @@ Result<Candidates> find_candidates(Store& store, const std::optional<std::string
   return candidates;
 }
 
+// Tries each candidate; the number of messages that were settled, or nothing if none of them is of
+// this lease.
+Result<std::optional<std::size_t>> settle_one_of(Store& store, const SettleOptions& options,
+                                                 Kind kind, const Candidates& candidates) {
+  std::vector<Transaction> transactions;
+  for (const auto& ids : candidates)
+    transactions.push_back(settle_all(options, kind, ids));
+  const auto receipts = store.apply(transactions);
+  std::optional<Error> error;
+  for (std::size_t i = 0; i < receipts.size(); ++i) {
+    if (receipts[i]) return candidates[i].size();
+    if (!error && receipts[i].error().code != Errc::message_not_leased) error = receipts[i].error();
+  }
+  if (error) return std::unexpected(*std::move(error));
+  return std::nullopt;
+}
+
 // The number of messages that were settled.
 Result<std::size_t> settle_carried(Store& store, const SettleOptions& options, Kind kind) {
   // A token that is not current says so at once.
@@ -137,15 +154,9 @@ Result<std::size_t> settle_carried(Store& store, const SettleOptions& options, K
   for (int i = 0; i < looks_max; ++i) {
     const auto candidates = find_candidates(store, options.queue);
     if (!candidates) return std::unexpected(candidates.error());
-    std::vector<Transaction> transactions;
-    for (const auto& ids : *candidates)
-      transactions.push_back(settle_all(options, kind, ids));
-    const auto receipts = store.apply(transactions);
-    for (std::size_t j = 0; j < receipts.size(); ++j) {
-      if (receipts[j]) return (*candidates)[j].size();
-      const Errc code = receipts[j].error().code;
-      if (code != Errc::message_not_leased) return std::unexpected(receipts[j].error());
-    }
+    const auto settled = settle_one_of(store, options, kind, *candidates);
+    if (!settled) return std::unexpected(settled.error());
+    if (*settled) return **settled;
   }
   return failure(Errc::not_found,
                  "no messages of this lease were found; name them, or give back the lease with "
