@@ -1,3 +1,5 @@
+#include "store/open.h"
+
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -11,6 +13,7 @@
 #include "store/engine/backend.h"
 #include "store/engine/engine.h"
 #include "store/local/local_store.h"
+#include "store/local/message_cache.h"
 #include "store/memory/memory_backend.h"
 #include "store/rocksdb/rocksdb_backend.h"
 #include "store/url.h"
@@ -30,10 +33,20 @@ engine::Identity new_identity() {
   return {.store = random_word(device), .secret = {random_word(device), random_word(device)}};
 }
 
-Result<std::unique_ptr<engine::Backend>> open_backend(const store::Url& url,
+// A quarter is for messages that were just written, the rest for what a backend has of its own.
+std::size_t for_backend(std::size_t cache_bytes) { return cache_bytes / 4 * 3; }
+
+}  // namespace
+
+namespace store {
+
+Result<std::unique_ptr<engine::Backend>> open_backend(std::string_view text,
                                                       const OpenOptions& options) {
+  auto parsed = parse_url(text);
+  if (!parsed) return std::unexpected(std::move(parsed).error());
+  const Url& url = *parsed;
   switch (url.scheme) {
-    case store::Url::Scheme::memory:
+    case Url::Scheme::memory:
       if (url.rest.size() > options.limits.name_bytes_max) {
         return failure(Errc::limit_exceeded,
                        fmt::format("the name of a store has {} bytes, and may have {} "
@@ -41,25 +54,33 @@ Result<std::unique_ptr<engine::Backend>> open_backend(const store::Url& url,
                                    url.rest.size(), options.limits.name_bytes_max));
       }
       return memory::open_memory(url.rest, options.create);
-    case store::Url::Scheme::rocksdb:
-      return rocks::open_rocksdb(url.rest,
-                                 {.cache_bytes = options.cache_bytes, .create = options.create});
-    case store::Url::Scheme::sqlite:
+    case Url::Scheme::rocksdb:
+      return rocks::open_rocksdb(url.rest, {.cache_bytes = for_backend(options.cache_bytes),
+                                            .create = options.create,
+                                            .env = nullptr});
+    case Url::Scheme::sqlite:
       break;
   }
   return failure(Errc::unsupported, "no such kind of store");
 }
 
-}  // namespace
+Result<std::unique_ptr<Store>> open_on(std::unique_ptr<engine::Backend> backend,
+                                       OpenOptions options) {
+  if (!backend->in_memory()) {
+    backend = std::make_unique<local::MessageCache>(
+        std::move(backend), options.cache_bytes - for_backend(options.cache_bytes));
+  }
+  auto clock = options.clock ? std::move(options.clock) : system_clock();
+  return local::LocalStore::open(std::move(backend), std::move(clock), options.limits,
+                                 new_identity());
+}
+
+}  // namespace store
 
 Result<std::unique_ptr<Store>> open(std::string_view url, OpenOptions options) {
-  auto parsed = store::parse_url(url);
-  if (!parsed) return std::unexpected(std::move(parsed).error());
-  auto backend = open_backend(*parsed, options);
+  auto backend = store::open_backend(url, options);
   if (!backend) return std::unexpected(std::move(backend).error());
-  auto clock = options.clock ? std::move(options.clock) : system_clock();
-  return local::LocalStore::open(*std::move(backend), std::move(clock), options.limits,
-                                 new_identity());
+  return store::open_on(*std::move(backend), std::move(options));
 }
 
 }  // namespace strand

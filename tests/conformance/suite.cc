@@ -210,6 +210,7 @@ void StoreConformance::SetUp() {
   clock_ = std::make_shared<ManualClock>();
   wall_at_zero_ = clock_->wall() - clock_->monotonic();
   options_.clock = clock_;
+  options_.cache_bytes = std::size_t{4} << 20U;  // little is stored, and buffers take time to make
   name_ = fresh_name();
   reopen();
 }

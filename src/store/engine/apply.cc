@@ -296,6 +296,7 @@ Receipt Engine::State::perform(const Transaction& transaction, Plan& plan) {
   receipt.cancelled.reserve(transaction.cancels.size());
   for (const Cancel& op : transaction.cancels)
     receipt.cancelled.push_back(cancel(op));
+  prefetch(transaction.sends);
   receipt.sent.reserve(transaction.sends.size());
   for (const Send& op : transaction.sends)
     receipt.sent.push_back(send(op));

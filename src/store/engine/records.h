@@ -197,6 +197,8 @@ void encode(const MetaRecord& record, std::string& out);
 void encode(const QueueRecord& record, std::string& out);
 void encode(const CountersRecord& record, std::string& out);
 void encode(const MessageRecord& record, std::string& out);
+// The same with the body from elsewhere, which saves copying it; `record.body` is empty.
+void encode(const MessageRecord& record, std::string_view body, std::string& out);
 void encode(const StateRecord& record, std::string& out);
 void encode(const LaneRecord& record, std::string& out);
 void encode(const LeaseRecord& record, std::string& out);

@@ -37,6 +37,7 @@ MessageNode& Engine::State::accept(Queue& queue, const Content& content, const A
   if (arrival.name != nullptr) record.name = *arrival.name;
   if (arrival.dead_notice_to != nullptr) record.dead_notice_to = *arrival.dead_notice_to;
   if (arrival.topic != nullptr) record.topic = *arrival.topic;
+  std::string_view inline_body;
   if (arrival.shared_body) {
     record.body_at = arrival.shared_body;
     record.body_bytes = arrival.shared_body_bytes;
@@ -46,10 +47,12 @@ MessageNode& Engine::State::accept(Queue& queue, const Content& content, const A
     record.body_bytes = static_cast<std::uint32_t>(content.body.size());
     decisions_.mutations.put(Family::body, message_key(id), content.body);
   } else {
-    record.body = content.body;
+    inline_body = content.body;
     record.body_bytes = static_cast<std::uint32_t>(content.body.size());
   }
-  put(Family::message, message_key(id), record);
+  scratch_.clear();
+  encode(record, inline_body, scratch_);
+  decisions_.mutations.put(Family::message, message_key(id), scratch_);
   ++count(queue).accepted;
   MessageNode& message = accept_node(queue, id, record);
   std::optional<LaneEdit> edit;
@@ -114,6 +117,31 @@ void Engine::State::remember_dedup(std::string key, MessageId first, Duration wi
   put(Family::dedup, key, record);
   dedup_ends_.emplace(record.ends_at, key);
   dedup_.insert_or_assign(std::move(key), record);
+}
+
+// Lanes are scattered over memory, and each send would wait for its own. Here the waits overlap:
+// first the lanes, then the last message of each, beside which the new one goes.
+void Engine::State::prefetch(const std::vector<Send>& sends) {
+  constexpr std::size_t worthwhile = 8;
+  if (sends.size() < worthwhile) return;
+  prefetched_.clear();
+  Queue* queue = nullptr;
+  for (const Send& send : sends) {
+    if (!send.key) continue;
+    if (queue == nullptr || queue->name != send.queue) queue = find_queue(send.queue);
+    if (queue == nullptr) continue;
+    Lane* lane = find_lane(*queue, *send.key);
+    if (lane == nullptr) continue;
+    constexpr std::size_t cache_line_bytes = 64;
+    for (std::size_t i = 0; i < sizeof(Lane); i += cache_line_bytes) {
+      __builtin_prefetch(reinterpret_cast<const char*>(lane) + i);
+    }
+    prefetched_.emplace_back(lane, static_cast<std::uint8_t>(send.priority));
+  }
+  for (const auto& [lane, priority] : prefetched_) {
+    const VisibleSet& visible = lane->visible[priority];
+    if (!visible.empty()) __builtin_prefetch(&*visible.rbegin(), 1);
+  }
 }
 
 Sent Engine::State::send(const Send& send) {

@@ -241,6 +241,7 @@ class Engine::State {
   MessageNode& accept(Queue& queue, const Content& content, const Arrival& arrival);
   MessageNode& accept_node(Queue& queue, MessageId id, const MessageRecord& record);
   void add_extras(MessageNode& message, const MessageRecord& record);
+  void prefetch(const std::vector<Send>& sends);
   Sent send(const Send& send);
   Published publish(const Publish& publish);
   void deliver(Queue& queue, const Content& content, const Arrival& arrival);
@@ -370,6 +371,7 @@ class Engine::State {
   std::vector<Queue*> counters_changed_;
   std::vector<Queue*> woken_queues_;
   std::string scratch_;
+  std::vector<std::pair<Lane*, std::uint8_t>> prefetched_;
   std::size_t memory_bytes_ = 0;
   std::optional<std::uint64_t> free_bytes_;  // of the disk
   // While a store is read, nothing is listed as ready: turns are given at the end, by place.

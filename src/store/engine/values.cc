@@ -228,7 +228,9 @@ std::optional<CountersRecord> decode(std::string_view bytes) {
   return record;
 }
 
-void encode(const MessageRecord& record, std::string& out) {
+void encode(const MessageRecord& record, std::string& out) { encode(record, record.body, out); }
+
+void encode(const MessageRecord& record, std::string_view body, std::string& out) {
   ByteWriter w(out);
   w.varint(flags_of(record));
   w.varint(static_cast<std::uint32_t>(record.queue));
@@ -250,7 +252,7 @@ void encode(const MessageRecord& record, std::string& out) {
     w.fixed64(static_cast<std::uint64_t>(*record.body_at));
     w.varint(record.body_bytes);
   } else {
-    w.raw(record.body);
+    w.raw(body);
   }
 }
 

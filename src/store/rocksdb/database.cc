@@ -38,6 +38,8 @@ struct Budget {
   // opening after a crash is quick whatever was written.
   result.max_total_wal_size = std::max<std::size_t>(budget.buffers, std::size_t{64} << 20U);
   result.max_background_jobs = 2;
+  // Otherwise 16 threads are started for each column family, to open a handful of files.
+  result.max_file_opening_threads = 1;
   // One thread writes: it need not share the memtable, and may use hints (see column_options).
   result.allow_concurrent_memtable_write = false;
   result.enable_write_thread_adaptive_yield = false;
