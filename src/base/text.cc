@@ -33,6 +33,20 @@ bool is_control(std::string_view character) {
   return lead == 0xc2U && static_cast<std::uint8_t>(character[1]) < 0xa0U;
 }
 
+// Takes the first character of `text`, and appends what shows it.
+void append_escaped(std::string& result, std::string_view& text) {
+  static constexpr std::string_view digits = "0123456789abcdef";
+  const std::size_t length = utf8_length(text);
+  if (length == 0 || is_control(text.substr(0, length))) {
+    const auto byte = static_cast<std::uint8_t>(text.front());
+    result += {'\\', 'x', digits[byte >> 4U], digits[byte & 0xfU]};
+    text.remove_prefix(1);
+  } else {
+    result.append(text.substr(0, length));
+    text.remove_prefix(length);
+  }
+}
+
 }  // namespace
 
 bool is_plain_text(std::string_view text) {
@@ -44,20 +58,27 @@ bool is_plain_text(std::string_view text) {
   return true;
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  while (!text.empty())
+    append_escaped(result, text);
+  return result;
+}
+
 std::string printable(std::string_view text) {
-  static constexpr std::string_view digits = "0123456789abcdef";
   std::string result;
   while (!text.empty()) {
     if (result.size() >= printable_bytes_max) return result + "…";
-    const std::size_t length = utf8_length(text);
-    if (length == 0 || is_control(text.substr(0, length))) {
-      const auto byte = static_cast<std::uint8_t>(text.front());
-      result += {'\\', 'x', digits[byte >> 4U], digits[byte & 0xfU]};
-      text.remove_prefix(1);
-    } else {
-      result.append(text.substr(0, length));
-      text.remove_prefix(length);
-    }
+    append_escaped(result, text);
   }
   return result;
 }

@@ -8,7 +8,13 @@ namespace strand::base {
 // Valid UTF-8 without control characters: fit for names that people read and type.
 bool is_plain_text(std::string_view text);
 
-// For error messages: control characters and invalid UTF-8 as \xNN, long text shortened.
+// Valid UTF-8, control characters included: fit for a JSON string.
+bool is_utf8(std::string_view text);
+
+// Control characters and invalid UTF-8 as \xNN: fit for one line of a terminal.
+std::string escaped(std::string_view text);
+
+// For error messages: escaped, and long text shortened.
 std::string printable(std::string_view text);
 
 }  // namespace strand::base

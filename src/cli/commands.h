@@ -1,0 +1,16 @@
+#pragma once
+
+#include "cli/options.h"
+
+// One function for each family of commands, each in the file of its name.
+
+namespace strand::cli {
+
+void add_send_commands(Family program);
+void add_receive_commands(Family program);
+void add_settle_commands(Family program);
+void add_queue_commands(Family program);
+void add_dlq_commands(Family program);
+void add_topic_commands(Family program);
+
+}  // namespace strand::cli

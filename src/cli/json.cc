@@ -1,0 +1,153 @@
+#include "cli/json.h"
+
+#include <cstddef>
+
+#include "base/text.h"
+#include "cli/settings.h"
+
+namespace strand::cli {
+
+namespace json = boost::json;
+
+namespace {
+
+// RFC 4648, with padding.
+std::string base64(std::string_view bytes) {
+  static constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string result;
+  result.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::string_view group = bytes.substr(i, 3);
+    std::uint32_t bits = 0;
+    for (std::size_t j = 0; j < 3; ++j)
+      bits = bits << 8U | (j < group.size() ? static_cast<std::uint8_t>(group[j]) : 0U);
+    for (std::size_t j = 0; j < 4; ++j)
+      result += j <= group.size() ? digits[bits >> (18U - 6U * j) & 0x3fU] : '=';
+  }
+  return result;
+}
+
+// A list, because a name may occur more than once, and their order counts.
+json::array headers_json(const Headers& headers) {
+  json::array list;
+  for (const Header& header : headers) {
+    json::object object;
+    put_bytes(object, "name", header.name);
+    put_bytes(object, "value", header.value);
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
+json::object message_json(const Message& message) {
+  json::object object{{"id", number(message.id)}};
+  put_bytes(object, "body", message.body);
+  object["headers"] = headers_json(message.headers);
+  object["priority"] = static_cast<unsigned>(message.priority);
+  object["deliveries"] = message.deliveries;
+  object["attempts"] = message.attempts;
+  object["enqueued_at"] = format_time(message.enqueued_at);
+  object["due"] = format_time(message.due);
+  object["expires_at"] = to_json(message.expires_at);
+  put_optional(object, "name", message.name);
+  put_optional(object, "topic", message.topic);
+  return object;
+}
+
+}  // namespace
+
+void put_bytes(json::object& object, std::string_view name, std::string_view bytes) {
+  if (base::is_utf8(bytes)) {
+    object[name] = bytes;
+  } else {
+    object[std::string(name) + "_base64"] = base64(bytes);
+  }
+}
+
+void put_optional(json::object& object, std::string_view name,
+                  const std::optional<std::string>& bytes) {
+  if (bytes) {
+    put_bytes(object, name, *bytes);
+  } else {
+    object[name] = nullptr;
+  }
+}
+
+json::value to_json(const std::optional<Time>& time) {
+  return time ? json::value(format_time(*time)) : json::value(nullptr);
+}
+
+json::value to_json(const std::optional<Duration>& duration) {
+  return duration ? json::value(duration->count()) : json::value(nullptr);
+}
+
+json::object to_json(const Sent& sent) {
+  return {{"id", number(sent.id)}, {"duplicate", sent.duplicate}};
+}
+
+json::object to_json(const Published& published) {
+  return {{"id", number(published.id)},
+          {"duplicate", published.duplicate},
+          {"matched", published.matched}};
+}
+
+json::object to_json(const Lease& lease) {
+  json::object object{{"token", lease.token.to_string()}, {"queue", lease.queue}};
+  put_optional(object, "key", lease.key);
+  object["label"] = lease.label;
+  object["expires_at"] = format_time(lease.expires_at);
+  object["isolated"] = lease.isolated;
+  object["more"] = lease.more;
+  json::array messages;
+  for (const Message& message : lease.messages)
+    messages.push_back(message_json(message));
+  object["messages"] = std::move(messages);
+  return object;
+}
+
+json::object to_json(const DeadLetter& letter) {
+  json::object object = message_json(letter);
+  object["queue"] = letter.queue;
+  put_optional(object, "key", letter.key);
+  object["label"] = letter.label;
+  object["dead_at"] = format_time(letter.dead_at);
+  put_bytes(object, "reason", letter.reason);
+  json::array failures;
+  for (const Failure& failure : letter.failures) {
+    json::object entry{{"at", format_time(failure.at)}};
+    put_bytes(entry, "reason", failure.reason);
+    failures.push_back(std::move(entry));
+  }
+  object["failures"] = std::move(failures);
+  return object;
+}
+
+json::object to_json(const QueueSettings& settings) {
+  json::array backoff;
+  for (const Duration step : settings.backoff)
+    backoff.push_back(step.count());
+  return {{"max_attempts", settings.max_attempts},
+          {"backoff_ms", std::move(backoff)},
+          {"retry_policy", name_of(settings.retry_policy)},
+          {"on_exhausted", name_of(settings.on_exhausted)},
+          {"ttl_ms", to_json(settings.ttl)},
+          {"on_expired", name_of(settings.on_expired)},
+          {"dedup_window_ms", settings.dedup_window.count()},
+          {"lease_ms", settings.lease.count()},
+          {"starvation_after_ms", settings.starvation_after.count()},
+          {"max_length", settings.max_length}};
+}
+
+json::object to_json(const QueueStats& stats) {
+  return {{"accepted", stats.accepted}, {"acked", stats.acked},
+          {"expired", stats.expired},   {"dropped", stats.dropped},
+          {"moved", stats.moved},       {"purged", stats.purged},
+          {"dead", stats.dead},         {"ready", stats.ready},
+          {"delayed", stats.delayed},   {"waiting", stats.waiting},
+          {"leased", stats.leased},     {"parked", stats.parked},
+          {"backoff", stats.backoff},   {"lanes_ready", stats.lanes_ready},
+          {"leases", stats.leases},     {"oldest_ready", to_json(stats.oldest_ready)}};
+}
+
+}  // namespace strand::cli

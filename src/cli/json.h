@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <boost/json.hpp>
+
+#include <strand/store.h>
+
+namespace strand::cli {
+
+// --- Parts of JSON objects. Their names are fixed: scripts depend on them. ---
+
+// Adds `name` with the text, or, if it is not UTF-8, `name_base64` with its bytes.
+void put_bytes(boost::json::object& object, std::string_view name, std::string_view bytes);
+// The same; none is null.
+void put_optional(boost::json::object& object, std::string_view name,
+                  const std::optional<std::string>& bytes);
+
+boost::json::value to_json(const std::optional<Time>& time);
+boost::json::value to_json(const std::optional<Duration>& duration);  // milliseconds
+inline std::uint64_t number(MessageId id) { return static_cast<std::uint64_t>(id); }
+
+boost::json::object to_json(const Sent& sent);
+boost::json::object to_json(const Published& published);
+boost::json::object to_json(const Lease& lease);
+boost::json::object to_json(const DeadLetter& letter);
+boost::json::object to_json(const QueueSettings& settings);
+boost::json::object to_json(const QueueStats& stats);
+
+}  // namespace strand::cli

@@ -1,0 +1,267 @@
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <strand/store.h>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/content.h"
+#include "cli/input.h"
+#include "cli/json.h"
+
+// topic publish, subscribe, unsubscribe, ls, set
+
+namespace strand::cli {
+
+namespace {
+
+using base::escaped;
+
+// --- publish ---
+
+struct PublishOptions : ContentOptions {
+  std::string topic = {};
+};
+
+void declare_publish(CLI::App& app, PublishOptions& options) {
+  add_text(app, "TOPIC", options.topic, "", "Segments with dots between them").required();
+  add_content(app, options);
+}
+
+Exit run_publish(const PublishOptions& options, Output& output) {
+  auto body = read_body(options.body);
+  if (!body && body.error().code == Errc::invalid_argument) {
+    return wrong_usage(body.error().message);
+  }
+  if (!body) return fail(body.error());
+  Transaction transaction;
+  transaction.durability = options.durability;
+  Publish& publish = transaction.publishes.emplace_back();
+  fill(publish, options);
+  publish.topic = options.topic;
+  publish.body = *std::move(body);
+  const auto store = open_store(options, IfMissing::create);
+  if (!store) return fail(store.error());
+  const auto receipt = (*store)->apply(transaction);
+  if (!receipt) return fail(receipt.error());
+  const Published& published = receipt->published.front();
+  if (output.json()) {
+    output.object(to_json(published));
+  } else if (published.duplicate) {
+    output.text(fmt::format("duplicate of {}\n", number(published.id)));
+  } else {
+    output.text(
+        fmt::format("published {} to {} subscriptions\n", number(published.id), published.matched));
+  }
+  return Exit::done;
+}
+
+// --- subscribe, unsubscribe ---
+
+// Where a subscription starts: a time, or so long before now.
+struct Start {
+  std::optional<Time> at = {};
+  std::optional<Duration> ago = {};
+};
+
+struct SubscribeOptions : Common {
+  std::string pattern = {};
+  std::string queue = {};
+  Start from = {};
+};
+
+Result<void> read_start(Start& start, std::string_view text) {
+  if (text == "beginning") {
+    start.at = Time{};
+    return {};
+  }
+  if (const auto ago = parse_duration(text)) {
+    start.ago = *ago;
+    return {};
+  }
+  const auto at = parse_time(text);
+  if (!at) {
+    return failure(
+        Errc::invalid_argument,
+        fmt::format("'{}' is neither a time such as 2026-11-15T06:30:00Z, nor a duration "
+                    "such as 1h (that long ago), nor beginning",
+                    base::printable(text)));
+  }
+  start.at = *at;
+  return {};
+}
+
+void declare_subscribe(CLI::App& app, SubscribeOptions& options) {
+  add_text(app, "PATTERN", options.pattern, "",
+           "Topics: '*' is one segment, '#' at the end any number of them")
+      .required();
+  add_text(app, "--name", options.queue, "QUEUE", "The queue that gets what is published")
+      .required();
+  add_value(app, "--from", "TIME|D|beginning", "Also what the topics have retained since then",
+            [&options](std::string_view text) { return read_start(options.from, text); });
+}
+
+// Nothing but the word of the outcome in text; the subscription in JSON.
+Exit administer(Store& store, Administration administration, const boost::json::object& done,
+                std::string_view text, Output& output) {
+  Transaction transaction;
+  transaction.admin = std::move(administration);
+  const auto receipt = store.apply(transaction);
+  if (!receipt) return fail(receipt.error());
+  if (output.json()) {
+    boost::json::object object = done;
+    object["affected"] = receipt->affected;
+    output.object(object);
+  } else {
+    output.text(text);
+  }
+  return Exit::done;
+}
+
+Exit run_subscribe(const SubscribeOptions& options, Output& output) {
+  const auto store = open_store(options, IfMissing::create);
+  if (!store) return fail(store.error());
+  Subscribe subscribe{.queue = options.queue, .pattern = options.pattern, .from = options.from.at};
+  if (options.from.ago) subscribe.from = (*store)->now() - *options.from.ago;
+  return administer(
+      **store, std::move(subscribe), {{"queue", options.queue}, {"pattern", options.pattern}},
+      fmt::format("{} is subscribed to {}\n", escaped(options.queue), escaped(options.pattern)),
+      output);
+}
+
+struct NameOptions : Common {
+  std::string name = {};
+};
+
+void declare_unsubscribe(CLI::App& app, NameOptions& options) {
+  add_text(app, "NAME", options.name, "", "The queue, which stays with what it holds").required();
+}
+
+Exit run_unsubscribe(const NameOptions& options, Output& output) {
+  const auto store = open_store(options, IfMissing::refuse);
+  if (!store) return fail(store.error());
+  return administer(**store, Unsubscribe{.queue = options.name}, {{"queue", options.name}},
+                    fmt::format("{} is not subscribed any more\n", escaped(options.name)), output);
+}
+
+// --- set ---
+
+struct SetOptions : Common {
+  std::string topic = {};
+  TopicSettings settings = {};
+};
+
+Result<void> read_assignment(TopicSettings& settings, std::string_view text) {
+  static constexpr std::string_view retain = "retain=";
+  if (!text.starts_with(retain)) {
+    return failure(Errc::invalid_argument,
+                   fmt::format("'{}' is not a setting of topics; there is retain=D, such as "
+                               "retain=24h, or retain=0s for nothing",
+                               base::printable(text)));
+  }
+  const auto duration = parse_duration(text.substr(retain.size()));
+  if (!duration) return std::unexpected(duration.error());
+  settings.retain = *duration;
+  return {};
+}
+
+void declare_set(CLI::App& app, SetOptions& options) {
+  add_text(app, "TOPIC", options.topic, "", "The topic").required();
+  add_values(app, "NAME=VALUE", "", "retain=D: how long messages are kept for new subscriptions",
+             [&options](std::string_view text) { return read_assignment(options.settings, text); })
+      .required();
+}
+
+Exit run_set(const SetOptions& options, Output& output) {
+  const auto store = open_store(options, IfMissing::create);
+  if (!store) return fail(store.error());
+  return administer(**store, ConfigureTopic{.topic = options.topic, .settings = options.settings},
+                    {{"topic", options.topic}, {"retain_ms", options.settings.retain.count()}},
+                    fmt::format("{} retains for {}\n", escaped(options.topic),
+                                format_duration(options.settings.retain)),
+                    output);
+}
+
+// --- ls ---
+
+void declare_ls(CLI::App& app, Common& options) {
+  static_cast<void>(app);
+  static_cast<void>(options);
+}
+
+void print_json(const std::vector<Topic>& topics, const std::vector<Subscription>& subscriptions,
+                Output& output) {
+  boost::json::array topic_list;
+  for (const Topic& topic : topics) {
+    topic_list.push_back({{"name", topic.name}, {"retain_ms", topic.settings.retain.count()}});
+  }
+  boost::json::array subscription_list;
+  for (const Subscription& subscription : subscriptions) {
+    subscription_list.push_back({{"queue", subscription.queue}, {"pattern", subscription.pattern}});
+  }
+  output.object(
+      {{"topics", std::move(topic_list)}, {"subscriptions", std::move(subscription_list)}});
+}
+
+Exit run_ls(const Common& options, Output& output) {
+  const auto store = open_store(options, IfMissing::refuse);
+  if (!store) return fail(store.error());
+  const auto topics = (*store)->topics();
+  if (!topics) return fail(topics.error());
+  const auto subscriptions = (*store)->subscriptions();
+  if (!subscriptions) return fail(subscriptions.error());
+  if (output.json()) {
+    print_json(*topics, *subscriptions, output);
+    return Exit::done;
+  }
+  std::vector<std::vector<std::string>> rows = {{"PATTERN", "QUEUE"}};
+  for (const Subscription& subscription : *subscriptions)
+    rows.push_back({subscription.pattern, subscription.queue});
+  output.text(table(rows));
+  if (topics->empty()) return Exit::done;
+  rows = {{"TOPIC", "RETAINS"}};
+  for (const Topic& topic : *topics)
+    rows.push_back({topic.name, format_duration(topic.settings.retain)});
+  output.text("\n" + table(rows));
+  return Exit::done;
+}
+
+}  // namespace
+
+void add_topic_commands(Family program) {
+  const Family topic = add_family(program, "topic", "Publishes, and subscribes queues to topics.");
+  add_command<PublishOptions>(
+      topic,
+      {.name = "publish",
+       .what = "Publishes a message to every subscription that matches.",
+       .example = "  strand topic publish orders.paid.eu '{\"order\": 7}' --key order-7"},
+      declare_publish, run_publish);
+  add_command<SubscribeOptions>(
+      topic,
+      {.name = "subscribe",
+       .what = "Sends what is published on matching topics to a queue.",
+       .example = "  strand topic subscribe 'orders.*.eu' --name mails --from 1h"},
+      declare_subscribe, run_subscribe);
+  add_command<NameOptions>(topic,
+                           {.name = "unsubscribe",
+                            .what = "Ends the subscription of a queue.",
+                            .example = "  strand topic unsubscribe mails"},
+                           declare_unsubscribe, run_unsubscribe);
+  add_command<Common>(topic,
+                      {.name = "ls",
+                       .what = "Lists subscriptions, and topics that retain messages.",
+                       .example = "  strand topic ls -o json"},
+                      declare_ls, run_ls);
+  add_command<SetOptions>(topic,
+                          {.name = "set",
+                           .what = "Says how long a topic keeps messages for new subscriptions.",
+                           .example = "  strand topic set orders.paid.eu retain=24h"},
+                          declare_set, run_set);
+}
+
+}  // namespace strand::cli
