@@ -89,6 +89,12 @@ TEST_F(CheckDamage, Numbers_that_could_come_again_are_reserved) {
   EXPECT_GT(sent.sent.front().id, publication_);
 }
 
+TEST_F(CheckDamage, Messages_below_the_mark_where_reading_begins_are_shown_again) {
+  change<MetaRecord>(Family::meta, meta_key(),
+                     [](MetaRecord& meta) { meta.lowest_message = meta.numbers_reserved; });
+  expect_repaired(Kind::hidden_message, {Family::meta});
+}
+
 TEST_F(CheckDamage, A_number_with_no_room_above_it_is_reported_and_the_others_reserved) {
   put(Family::message, number_key(UINT64_MAX - 5), get(Family::message, message_key(waiting_)));
   change<MetaRecord>(Family::meta, meta_key(), [](MetaRecord& meta) { meta.numbers_reserved = 3; });

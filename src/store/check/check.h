@@ -26,6 +26,7 @@ enum class Kind : std::uint8_t {
   // Any entry.
   unreadable_entry,     // key or value is not what the engine would have written
   number_not_reserved,  // a number in use could be given out again
+  hidden_message,       // below the mark at which a store begins to read
   absurd_time,          // before 1970 or after 9999
   time_ahead,           // of something past, and yet later than store time
   // The store, its queues and their counters.

@@ -174,7 +174,8 @@ Result<void> Inspector::judge_meta() {
     found(Kind::missing_meta, true,
           "the store's own entry (identity, time, reserved numbers) is missing or unreadable; "
           "repair makes a new one, with which all tokens are void");
-  } else if (!numbers_low_ && !queue_ids_low_ && !time_lost_) {
+  } else if (!numbers_low_ && !queue_ids_low_ && !time_lost_ &&
+             meta_->lowest_message <= lowest_message_) {
     return {};
   }
   engine::MetaRecord record;
@@ -188,6 +189,7 @@ Result<void> Inspector::judge_meta() {
     }
   }
   record.next_queue = std::max(record.next_queue, 1U);
+  record.lowest_message = std::min(record.lowest_message, lowest_message_);
   repairs_.put_record(Family::meta, engine::meta_key(), record);
   return {};
 }

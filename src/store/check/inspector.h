@@ -222,6 +222,7 @@ class Inspector {
   std::uint64_t entries_read_ = 0;
 
   std::optional<engine::MetaRecord> meta_;
+  std::uint64_t lowest_message_ = UINT64_MAX;
   std::uint64_t highest_number_ = 0;
   bool numbers_low_ = false;
   bool queue_ids_low_ = false;

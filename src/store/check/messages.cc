@@ -69,6 +69,13 @@ Result<void> Inspector::read_messages() {
 void Inspector::read_message(std::uint64_t id, const MessageRecord& record) {
   const std::string what = fmt::format("message {}", id);
   check_number(id, what);
+  lowest_message_ = std::min(lowest_message_, id);
+  if (meta_ && id < meta_->lowest_message) {
+    found(Kind::hidden_message, true,
+          fmt::format("{} is below {}, where the store begins to read, and so nobody would get it; "
+                      "repair lets it begin earlier",
+                      what, meta_->lowest_message));
+  }
   if (const auto why = why_bad(record)) {
     found(Kind::bad_message, false,
           fmt::format("{} is not one that a store would have taken ({}): settle or purge it", what,

@@ -8,6 +8,7 @@ std::string_view to_string(Kind kind) {
   static constexpr std::array<std::string_view, kind_count> names = {
       "unreadable_entry",
       "number_not_reserved",
+      "hidden_message",
       "absurd_time",
       "time_ahead",
       "missing_meta",
