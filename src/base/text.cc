@@ -44,6 +44,15 @@ bool is_plain_text(std::string_view text) {
   return true;
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::string printable(std::string_view text) {
   static constexpr std::string_view digits = "0123456789abcdef";
   std::string result;

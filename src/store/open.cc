@@ -12,6 +12,7 @@
 #include "store/engine/engine.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_backend.h"
+#include "store/sqlite/sqlite_backend.h"
 #include "store/url.h"
 
 namespace strand {
@@ -40,8 +41,9 @@ Result<std::unique_ptr<engine::Backend>> open_backend(const store::Url& url,
                                    url.rest.size(), options.limits.name_bytes_max));
       }
       return memory::open_memory(url.rest, options.create);
-    case store::Url::Scheme::rocksdb:
     case store::Url::Scheme::sqlite:
+      return sqlite::open_sqlite(url.rest, options.cache_bytes, options.create);
+    case store::Url::Scheme::rocksdb:
       break;
   }
   return failure(Errc::unsupported, "no such kind of store");

@@ -4,9 +4,11 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <sstream>
+#include <system_error>
 #include <tuple>
 
 #include <unistd.h>
@@ -20,10 +22,37 @@ namespace {
 // How long a callback may stay away before the test has failed: far beyond any loaded machine.
 constexpr auto patience = std::chrono::seconds{60};
 
+// Where stores on disk are put: in memory if the machine has such a folder, because the suite is
+// about rules and not about disks.
+std::filesystem::path folder_of(const std::string& name) {
+  const std::filesystem::path memory = "/dev/shm";
+  std::error_code none;
+  const bool usable =
+      std::filesystem::is_directory(memory, none) && ::access(memory.c_str(), W_OK | X_OK) == 0;
+  return (usable ? memory : std::filesystem::temp_directory_path()) / ("strand-" + name);
+}
+
+// A store on disk: all that it makes lies in one folder, which goes with it.
+StoreUnderTest on_disk(const std::string& scheme) {
+  return {.name = scheme,
+          .url =
+              [scheme](const std::string& name) {
+                const std::filesystem::path folder = folder_of(name);
+                std::filesystem::create_directories(folder);
+                return scheme + ":" + (folder / "store").string();
+              },
+          .remove =
+              [scheme](const std::string& url) {
+                const std::filesystem::path path = url.substr(scheme.size() + 1);
+                std::filesystem::remove_all(path.parent_path());
+              }};
+}
+
 // Every store that passes this suite stands here, and only here.
 std::vector<StoreUnderTest> all_stores() {
   return {
       {.name = "memory", .url = [](const std::string& name) { return "memory:" + name; }},
+      on_disk("sqlite"),
   };
 }
 
