@@ -123,7 +123,8 @@ class VfsFile {
 };
 
 Result<void> copy_durably(const Place& place, const fs::path& from, const fs::path& to) {
-  constexpr std::int64_t chunk_bytes = std::int64_t{1} << 20U;
+  // The largest page that SQLite has; its VFS takes no more than twice that at once.
+  constexpr std::int64_t chunk_bytes = 65536;
   VfsFile in(place, from);
   VfsFile out(place, to);
   if (auto opened = in.open(SQLITE_OPEN_READWRITE); !opened) return opened;
