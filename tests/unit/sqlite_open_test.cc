@@ -240,6 +240,41 @@ TEST(SqliteOpen, Somebody_who_reads_with_other_tools_is_not_in_the_way) {
   sqlite3_close(reader);
 }
 
+// Nothing was written, so nobody has to close what they have open.
+TEST(SqliteOpen, Somebody_who_keeps_the_database_locked_delays_writes_and_harms_nothing) {
+  const FreshFolder folder;
+  const auto backend = opened(folder / "store");
+  put(*backend, 1, "one");
+  sqlite3* shell = nullptr;
+  ASSERT_EQ(sqlite3_open((folder / "store").c_str(), &shell), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(shell, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  MutationBatch batch;
+  batch.put(Family::body, engine::number_key(2), "two");
+  const auto written = backend->write(batch, Durability::sync);
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code, Errc::unavailable);
+  expect_says(written.error(), "COMMIT");
+  ASSERT_EQ(sqlite3_exec(shell, "COMMIT", nullptr, nullptr, nullptr), SQLITE_OK);
+  ASSERT_TRUE(backend->reopen());
+  EXPECT_EQ(body(*backend, 1), "one");
+  EXPECT_EQ(body(*backend, 2), std::nullopt);
+  put(*backend, 2, "two");
+  sqlite3_close(shell);
+}
+
+TEST(SqliteOpen, A_path_may_be_relative_and_look_like_something_else) {
+  const FreshFolder folder;
+  const auto in_the_folder = [&] {
+    if (::chdir(folder.path().c_str()) != 0) std::_Exit(1);
+    for (const std::string name : {"store", ":memory:", "file:store?mode=memory"}) {
+      if (!open_sqlite(name, cache_bytes, true)) std::_Exit(2);
+      if (!std::filesystem::exists(name)) std::_Exit(3);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(in_the_folder(), ::testing::ExitedWithCode(0), "");
+}
+
 // A process that writes, and ends without closing its store.
 [[noreturn]] void write_and_die(const std::filesystem::path& path, std::uint64_t id) {
   auto backend = open_sqlite(path, cache_bytes, true);

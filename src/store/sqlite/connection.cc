@@ -19,7 +19,7 @@ namespace strand::sqlite {
 namespace {
 
 // How long to wait for a program that has locked the database, such as a shell in a transaction.
-constexpr int busy_ms = 5000;
+constexpr int busy_ms = 2000;
 
 std::string names(std::span<const KeyColumn> key) {
   std::string text;
@@ -183,10 +183,9 @@ Result<bool> Connection::checkpoint(bool truncate) {
   int copied = 0;
   const int mode = truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
   const int code = sqlite3_wal_checkpoint_v2(handle(), nullptr, mode, &in_log, &copied);
-  // Somebody reads an old state, or copies the log right now: nothing is wrong, and the rest of the
-  // log is left for the next time.
-  if ((code & 0xff) == SQLITE_BUSY) return in_log >= 0 && copied == in_log;
-  if (code != SQLITE_OK) return std::unexpected(error(code));
+  // Somebody reads an old state: the rest of the log is left for the next time.
+  const bool in_the_way = (code & 0xff) == SQLITE_BUSY && in_log >= 0;
+  if (code != SQLITE_OK && !in_the_way) return std::unexpected(error(code));
   return copied == in_log;
 }
 

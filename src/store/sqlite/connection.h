@@ -71,7 +71,8 @@ class Connection {
   Result<void> run(Step step);
 
   // Copies what the log has into the database file and makes both durable, as far as readers allow.
-  // Truncates the log if `truncate` and nobody reads it. Whether the whole log was copied.
+  // Truncates the log if `truncate` and nobody reads it. Whether the whole log was copied; nothing
+  // happened if another connection does the same right now (`unavailable`).
   Result<bool> checkpoint(bool truncate);
 
   // From now on, closing leaves the log as it is.

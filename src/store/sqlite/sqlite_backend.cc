@@ -61,11 +61,14 @@ class SqliteBackend final : public engine::Backend {
 
  private:
   Result<void> connect(bool create);
+  // What to do first about a log that was left behind.
+  Result<void> rescue();
   Result<void> configure();
   Result<void> make_store();
   void close();
 
-  Result<void> commit(const engine::MutationBatch& batch, Durability durability);
+  // The batch, in the transaction that was begun.
+  Result<void> commit(const engine::MutationBatch& batch);
   Result<void> set_durability(Durability durability);
   Result<void> apply(const Mutation& mutation);
   Result<void> put(Family family, std::string_view key, std::string_view value);
@@ -82,6 +85,7 @@ class SqliteBackend final : public engine::Backend {
   mutable ReadPool readers_;
   std::optional<Connection> writer_;  // none after a reopen() that failed
   bool failed_ = false;               // a write has failed, and reopen() has not been called
+  bool in_doubt_ = false;             // … and it may have touched the files
   std::optional<Durability> set_;     // what `synchronous` stands at
   int log_pages_ = 0;
   int log_pages_next_ = log_pages_max;
@@ -92,24 +96,16 @@ class SqliteBackend final : public engine::Backend {
 Result<void> SqliteBackend::open(bool create) {
   auto connected = connect(create);
   if (!connected) {
-    failed_ = true;  // what is there stays as it is
+    failed_ = in_doubt_ = true;  // what is there stays as it is
     close();
   }
   return connected;
 }
 
 Result<void> SqliteBackend::connect(bool create) {
-  // Only a store's log is touched: that of another program's database is none of our business.
   const bool left_behind = has_log(place_);
   if (left_behind) {
-    auto connection = Connection::open(place_, Connection::Access::read);
-    if (!connection) return std::unexpected(std::move(connection).error());
-    connection->keep_log_at_close();
-    auto contents = look_inside(*connection);
-    if (!contents) return std::unexpected(std::move(contents).error());
-  }
-  if (left_behind) {
-    if (auto rescued = rescue_log(place_); !rescued) return rescued;
+    if (auto rescued = rescue(); !rescued) return rescued;
   }
   auto connection = Connection::open(place_, Connection::Access::write, create);
   if (!connection) return std::unexpected(std::move(connection).error());
@@ -132,8 +128,20 @@ Result<void> SqliteBackend::connect(bool create) {
     if (!*copied) return std::unexpected(writer_->error(SQLITE_BUSY));
   }
   sqlite3_db_config(writer_->handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
-  failed_ = false;
+  failed_ = in_doubt_ = false;
   return {};
+}
+
+Result<void> SqliteBackend::rescue() {
+  {
+    // The log of another program's database is none of our business.
+    auto connection = Connection::open(place_, Connection::Access::read);
+    if (!connection) return std::unexpected(std::move(connection).error());
+    connection->keep_log_at_close();
+    auto contents = look_inside(*connection);
+    if (!contents) return std::unexpected(std::move(contents).error());
+  }
+  return rescue_log(place_);
 }
 
 Result<void> SqliteBackend::make_store() {
@@ -148,11 +156,21 @@ Result<void> SqliteBackend::make_store() {
 }
 
 Result<void> SqliteBackend::configure() {
+  std::string journal;
+  auto set = writer_->query("PRAGMA journal_mode=WAL", [&](Row& row) { journal = row.text(); });
+  if (!set) return set;
+  if (journal != "wal") {
+    return failure(
+        Errc::unsupported,
+        fmt::format("SQLite cannot keep a write-ahead log for {}: its file system has "
+                    "no shared memory (a network drive?); move the store to a local disk",
+                    base::printable(place_.path.native())));
+  }
   // No mmap: a page that the disk cannot read would be a signal instead of an error.
   // Debian's SQLite overwrites what it deletes with zeros, unless told otherwise.
-  auto set = writer_->run(
-      fmt::format("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-{}; "
-                  "PRAGMA mmap_size=0; PRAGMA secure_delete=OFF; PRAGMA journal_size_limit={}",
+  set = writer_->run(
+      fmt::format("PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-{}; PRAGMA mmap_size=0; "
+                  "PRAGMA secure_delete=OFF; PRAGMA journal_size_limit={}",
                   cache_bytes_ / 4 * 3 / 1024, std::int64_t{2} * log_pages_max * page_bytes));
   if (!set) return set;
   set_.reset();
@@ -169,25 +187,30 @@ Result<void> SqliteBackend::configure() {
 void SqliteBackend::close() {
   readers_.clear();
   if (!writer_) return;
-  if (failed_) {
+  if (in_doubt_) {
     writer_->keep_log_at_close();
   } else {
     // Leaves an empty log even if another program has the database open. If it fails, the log stays
-    // and is rescued at the next open.
+    // and is rescued at the next open. Whoever reads an old state right now is not waited for.
+    sqlite3_busy_timeout(writer_->handle(), 0);
     if (set_durability(Durability::sync)) static_cast<void>(writer_->checkpoint(true));
   }
   writer_.reset();
 }
 
 Result<void> SqliteBackend::reopen() {
-  failed_ = true;  // so that nothing but rescue_log touches the log
-  close();
-  auto connected = connect(false);
-  if (!connected) {
-    failed_ = true;
-    close();
+  if (writer_ && failed_ && !in_doubt_) {
+    // Another program had the database locked, and nothing was written: only what was written
+    // before has to be made durable.
+    if (auto set = set_durability(Durability::sync); !set) return set;
+    auto synced = writer_->checkpoint(false);
+    if (!synced) return std::unexpected(std::move(synced).error());
+    failed_ = false;
+    return {};
   }
-  return connected;
+  in_doubt_ = true;  // so that nothing but rescue_log touches the log
+  close();
+  return open(false);
 }
 
 std::unexpected<Error> SqliteBackend::closed() const {
@@ -268,33 +291,33 @@ Result<void> SqliteBackend::scan(Family family, std::string_view first, std::str
 
 Result<void> SqliteBackend::write(const engine::MutationBatch& batch, Durability durability) {
   if (!writer_ || failed_) return closed();
-  auto written = commit(batch, durability);
-  if (written) {
-    readers_.committed();
-    written = shorten_log();
-  } else {
-    // Fails if there is no transaction, or if the failure has ended it already.
-    static_cast<void>(writer_->run(Connection::Step::rollback));
-  }
-  if (!written) failed_ = true;
-  return written;
-}
-
-Result<void> SqliteBackend::commit(const engine::MutationBatch& batch, Durability durability) {
+  failed_ = true;  // until it is known to be otherwise
   if (auto set = set_durability(durability); !set) return set;
   const sqlite3_int64 changes = sqlite3_total_changes64(writer_->handle());
   if (auto begun = writer_->run(Connection::Step::begin_write); !begun) return begun;
+  in_doubt_ = true;
+  if (auto committed = commit(batch); !committed) {
+    // Fails if the failure has ended the transaction already.
+    static_cast<void>(writer_->run(Connection::Step::rollback));
+    return committed;
+  }
+  readers_.committed();
+  if (durability == Durability::sync && sqlite3_total_changes64(writer_->handle()) == changes) {
+    // A transaction that changes nothing is not written, and so syncs nothing of those before it.
+    if (auto synced = writer_->checkpoint(false); !synced) {
+      return std::unexpected(std::move(synced).error());
+    }
+  }
+  if (auto shortened = shorten_log(); !shortened) return shortened;
+  failed_ = in_doubt_ = false;
+  return {};
+}
+
+Result<void> SqliteBackend::commit(const engine::MutationBatch& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (auto applied = apply(batch[i]); !applied) return applied;
   }
-  if (auto done = writer_->run(Connection::Step::commit); !done) return done;
-  if (durability == Durability::async || sqlite3_total_changes64(writer_->handle()) != changes) {
-    return {};
-  }
-  // A transaction that changes nothing is not written, and so syncs nothing of those before it.
-  auto synced = writer_->checkpoint(false);
-  if (!synced) return std::unexpected(std::move(synced).error());
-  return {};
+  return writer_->run(Connection::Step::commit);
 }
 
 Result<void> SqliteBackend::set_durability(Durability durability) {
@@ -316,7 +339,10 @@ Result<void> SqliteBackend::shorten_log() {
   if (log_pages_ < log_pages_next_) return {};
   readers_.forget_states();
   auto copied = writer_->checkpoint(false);
-  if (!copied) return std::unexpected(std::move(copied).error());
+  // If another program copies it right now, so much the better.
+  if (!copied && copied.error().code != Errc::unavailable) {
+    return std::unexpected(std::move(copied).error());
+  }
   // It starts over with the next write, unless somebody still reads it.
   log_pages_next_ = log_pages_ + log_pages_max / 4;
   return {};
@@ -453,7 +479,7 @@ Result<std::unique_ptr<engine::Backend>> open_sqlite(const fs::path& path, std::
   std::error_code error;
   // SQLite's other files lie beside the file itself, not beside a link to it. An absolute path is
   // also never taken for a URI or for ":memory:".
-  const fs::path file = fs::weakly_canonical(path, error);
+  const fs::path file = fs::weakly_canonical(fs::absolute(path), error);
   if (error) return std::unexpected(disk::cannot("find", path, error.value()));
   if (auto fit = check_file(file, create); !fit) return std::unexpected(std::move(fit).error());
   const Place place{.path = file, .vfs = vfs};
