@@ -2,14 +2,18 @@
 // durable.
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include "store/engine/records.h"
 #include "store/sqlite/sqlite_backend.h"
@@ -179,6 +183,60 @@ TEST_F(SqliteFaults, A_store_that_could_not_be_made_is_made_at_the_next_open) {
     const auto again = open_sqlite(path, std::size_t{8} << 20U, true, vfs_.name());
     EXPECT_TRUE(again) << writes << ": " << again.error().message;
   }
+}
+
+// Makes or opens a store, writes batches to it and closes it, but is killed before its `last`-th
+// write or sync. Exits in order if there are not so many.
+[[noreturn]] void live_until(const std::filesystem::path& path, int last) {
+  FaultyVfs vfs;
+  vfs.fault = [last](const Event&) mutable {
+    if (last-- == 0) static_cast<void>(::raise(SIGKILL));
+    return SQLITE_OK;
+  };
+  auto backend = open_sqlite(path, std::size_t{8} << 20U, true, vfs.name());
+  if (!backend) std::_Exit(1);
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    MutationBatch batch;
+    for (std::uint64_t part = 0; part < 3; ++part)
+      batch.put(Family::body, engine::number_key(id + (1000 * part)), "written");
+    if (!(*backend)->write(batch, id % 2 == 0 ? Durability::sync : Durability::async)) {
+      std::_Exit(2);
+    }
+  }
+  backend->reset();
+  std::_Exit(0);
+}
+
+TEST(SqliteKills, A_process_killed_at_any_write_leaves_whole_batches_in_order) {
+  const FreshFolder folder;
+  bool killed = true;
+  int last = 0;
+  for (; killed; ++last) {
+    SCOPED_TRACE("killed at write or sync " + std::to_string(last));
+    const auto path = folder / ("store-" + std::to_string(last));
+    const auto ended = [&killed](int status) {
+      killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+      return killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    };
+    EXPECT_EXIT(live_until(path, last), ended, "");
+    // The one who mends it may be killed as well.
+    const bool more = killed;
+    if (last % 3 == 0) EXPECT_EXIT(live_until(path, last / 3), ended, "");
+    killed = more;
+    const auto backend = open_sqlite(path, std::size_t{8} << 20U, true);
+    ASSERT_TRUE(backend) << backend.error().message;
+    bool gone = false;
+    for (std::uint64_t id = 1; id <= 4; ++id) {
+      for (std::uint64_t part = 0; part < 3; ++part) {
+        const auto found = (*backend)->get(Family::body, engine::number_key(id + (1000 * part)));
+        ASSERT_TRUE(found) << found.error().message;
+        if (part == 0 && !*found) gone = true;
+        EXPECT_EQ(found->has_value(), !gone) << id;
+      }
+    }
+    ASSERT_LT(last, 1000);
+  }
+  EXPECT_GT(last, 40) << "a life has more places to die at";
 }
 
 TEST_F(SqliteFaults, The_room_on_the_disk_is_told) { EXPECT_GT(backend_->free_bytes(), 0U); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -73,7 +74,8 @@ class Binder {
 // as zero or nothing, and ok() is false from then on: check it once, at the end.
 class Row {
  public:
-  explicit Row(sqlite3_stmt* statement) : statement_(statement) {}
+  explicit Row(sqlite3_stmt* statement, std::size_t first = 0)
+      : statement_(statement), next_(static_cast<int>(first)) {}
 
   std::int64_t integer() {
     const int column = next_++;
@@ -137,7 +139,7 @@ class Row {
   }
 
   sqlite3_stmt* statement_;
-  int next_ = 0;
+  int next_;
   bool ok_ = true;
 };
 

@@ -235,9 +235,7 @@ Result<std::optional<std::string>> SqliteBackend::get(Family family, std::string
   std::optional<std::string> value;
   bool intact = true;
   if (code == SQLITE_ROW) {
-    Row row(*statement);
-    std::string same_key;
-    read_key(table.key, row, same_key);
+    Row row(*statement, table.key.size());
     intact = table.get(row, key, value.emplace());
   }
   Result<std::optional<std::string>> result = std::move(value);
