@@ -107,6 +107,30 @@ TEST_F(SqliteFaults, A_full_disk_is_store_full_and_leaves_nothing_of_the_batch) 
   EXPECT_TRUE(put(3, "again", Durability::sync));
 }
 
+TEST_F(SqliteFaults, A_full_disk_needs_no_room_to_go_on) {
+  ASSERT_TRUE(put(1, "before", Durability::async));
+  vfs_.fault = [](const Event& event) { return event.what == "write" ? SQLITE_FULL : SQLITE_OK; };
+  ASSERT_EQ(put(2, "lost", Durability::sync).error().code, Errc::store_full);
+  vfs_.events.clear();
+  ASSERT_TRUE(backend_->reopen());
+  EXPECT_GE(count("sync", "store-wal"), 1) << "what can be read is durable";
+  EXPECT_EQ(body(1), "before");
+  vfs_.fault = {};
+  EXPECT_TRUE(put(2, "again", Durability::sync));
+  EXPECT_EQ(body(2), "again");
+}
+
+TEST_F(SqliteFaults, A_sync_that_fails_while_the_disk_is_full_is_not_forgotten) {
+  ASSERT_TRUE(put(1, "before", Durability::async));
+  fail_once("write", "store-wal", SQLITE_FULL);
+  ASSERT_EQ(put(2, "lost", Durability::sync).error().code, Errc::store_full);
+  fail_once("sync", "store-wal", SQLITE_IOERR_FSYNC);
+  vfs_.events.clear();
+  ASSERT_TRUE(backend_->reopen());
+  EXPECT_LT(first("sync", "store-wal.new"), first("write", "store"));
+  EXPECT_EQ(body(1), "before");
+}
+
 // The pages of the log may be gone from the disk and still be shown: no sync would write them. So
 // the log is written anew, before anything of it goes into the database.
 TEST_F(SqliteFaults, After_a_failed_sync_what_can_be_read_is_written_to_a_new_file_first) {

@@ -76,6 +76,9 @@ class SqliteBackend final : public engine::Backend {
   Result<void> erase_prefix(Family family, std::string_view prefix);
   Result<void> bury(std::string_view message_key, std::string_view value);
   Result<void> step(Binder& out);
+  // Makes the log durable, and copies of it into the database what readers allow. `unavailable`:
+  // another program is at it.
+  Result<void> copy_log();
   Result<void> shorten_log();
   [[nodiscard]] std::unexpected<Error> closed() const;
 
@@ -200,13 +203,11 @@ void SqliteBackend::close() {
 
 Result<void> SqliteBackend::reopen() {
   if (writer_ && failed_ && !in_doubt_) {
-    // Another program had the database locked, and nothing was written: only what was written
-    // before has to be made durable.
-    if (auto set = set_durability(Durability::sync); !set) return set;
-    auto synced = writer_->checkpoint(false);
-    if (!synced) return std::unexpected(std::move(synced).error());
-    failed_ = false;
-    return {};
+    // Nothing was written, so that only what was written before has to be made durable.
+    auto synced = set_durability(Durability::sync);
+    if (synced) synced = copy_log();
+    if (synced) failed_ = false;
+    if (!in_doubt_) return synced;
   }
   in_doubt_ = true;  // so that nothing but rescue_log touches the log
   close();
@@ -297,14 +298,15 @@ Result<void> SqliteBackend::write(const engine::MutationBatch& batch, Durability
   if (auto committed = commit(batch); !committed) {
     // Fails if the failure has ended the transaction already.
     static_cast<void>(writer_->run(Connection::Step::rollback));
+    // A log that finds no room to grow is as good as before, and there would be none to rewrite it.
+    const bool undone = sqlite3_get_autocommit(writer_->handle()) != 0;
+    if (undone && committed.error().code == Errc::store_full) in_doubt_ = false;
     return committed;
   }
   readers_.committed();
   if (durability == Durability::sync && sqlite3_total_changes64(writer_->handle()) == changes) {
     // A transaction that changes nothing is not written, and so syncs nothing of those before it.
-    if (auto synced = writer_->checkpoint(false); !synced) {
-      return std::unexpected(std::move(synced).error());
-    }
+    if (auto synced = copy_log(); !synced) return synced;
   }
   if (auto shortened = shorten_log(); !shortened) return shortened;
   failed_ = in_doubt_ = false;
@@ -327,8 +329,17 @@ Result<void> SqliteBackend::set_durability(Durability durability) {
   return done;
 }
 
-// Copies the log into the database when it has become long, so that it starts over. Not left to
-// SQLite's own automatic: that ignores a failed sync, and the next one would not see it any more.
+Result<void> SqliteBackend::copy_log() {
+  auto copied = writer_->checkpoint(false);
+  // The log is synced before the first page of it is copied: it can wait until there is room.
+  if (copied || copied.error().code == Errc::store_full) return {};
+  // After any other failure no later sync can be trusted.
+  if (copied.error().code != Errc::unavailable) in_doubt_ = true;
+  return std::unexpected(std::move(copied).error());
+}
+
+// Copies the log when it has become long, so that it starts over. Not left to SQLite's own
+// automatic: that ignores a failed sync, and the next one would not see it any more.
 Result<void> SqliteBackend::shorten_log() {
   if (log_pages_ < log_pages_max) {
     log_pages_next_ = log_pages_max;
@@ -336,11 +347,8 @@ Result<void> SqliteBackend::shorten_log() {
   }
   if (log_pages_ < log_pages_next_) return {};
   readers_.forget_states();
-  auto copied = writer_->checkpoint(false);
   // If another program copies it right now, so much the better.
-  if (!copied && copied.error().code != Errc::unavailable) {
-    return std::unexpected(std::move(copied).error());
-  }
+  if (auto copied = copy_log(); !copied && copied.error().code != Errc::unavailable) return copied;
   // It starts over with the next write, unless somebody still reads it.
   log_pages_next_ = log_pages_ + log_pages_max / 4;
   return {};
