@@ -212,7 +212,8 @@ TEST(SqliteBackend, A_value_that_is_none_is_not_written) {
   EXPECT_DEATH(static_cast<void>(backend->write(batch, Durability::async)), "can read");
 }
 
-TEST(SqliteBackend, Readers_beside_the_writer_see_whole_batches_and_what_was_written_before) {
+// A body that is gone means that its message is, so that no read may go back behind an earlier one.
+TEST(SqliteBackend, Readers_beside_the_writer_see_whole_batches_and_never_go_back) {
   const FreshFolder folder;
   const auto backend = opened(folder / "store");
   constexpr std::uint64_t batches = 300;

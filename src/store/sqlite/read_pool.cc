@@ -41,8 +41,8 @@ Result<void> ReadPool::prepare(Held& held) {
     if (!set) return set;
   }
   // Read before the transaction begins: what it shows can only be newer.
-  const std::uint64_t commits = commits_.load(std::memory_order_acquire);
-  if (held.in_transaction && held.commits == commits) return {};
+  const std::uint64_t commits = commits_.load();
+  if (held.in_transaction && held.commits == commits && commits % 2 == 0) return {};
   if (held.in_transaction) {
     if (auto ended = held.connection->run(Connection::Step::commit); !ended) return ended;
     held.in_transaction = false;

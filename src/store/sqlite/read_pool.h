@@ -18,8 +18,9 @@ namespace strand::sqlite {
 
 // Connections for reading, each used by one thread at a time.
 //
-// A connection goes on with the state that it has seen for as long as nothing newer was committed:
-// starting anew costs more than most reads do.
+// A connection goes on with the state that it has seen for as long as nothing newer can have been
+// committed: starting anew costs more than most reads do. No read shows less than one that ended
+// before it did.
 //
 // Threads: every method may be called concurrently, clear() not beside a read.
 class ReadPool {
@@ -30,7 +31,8 @@ class ReadPool {
   ReadPool(Place place, std::size_t cache_bytes)
       : place_(std::move(place)), cache_bytes_(cache_bytes) {}
 
-  // A connection inside a read transaction that shows at least all that committed() has announced.
+  // A connection inside a read transaction that shows at least all that was committed when it was
+  // asked for.
   // Waits while all of them are in use. Given back when destroyed.
   class Reading {
    public:
@@ -49,7 +51,7 @@ class ReadPool {
     struct Held {
       std::optional<Connection> connection;
       bool in_transaction = false;
-      std::uint64_t commits = 0;  // what the transaction shows at least
+      std::uint64_t commits = 0;  // what the transaction shows at least, as `commits_` counts
     };
     Reading(ReadPool& pool, std::unique_ptr<Held> held) : pool_(&pool), held_(std::move(held)) {}
     ReadPool* pool_;
@@ -57,8 +59,10 @@ class ReadPool {
   };
   Result<Reading> read();
 
-  // Reads that begin from now on must show one more commit.
-  void committed() { commits_.fetch_add(1, std::memory_order_acq_rel); }
+  // Around each commit, whatever becomes of it. In between, some reads show it and some do not: all
+  // that begin then start anew, lest one that shows it be followed by one that does not.
+  void commit_begins() { commits_.fetch_add(1); }
+  void commit_ends() { commits_.fetch_add(1); }
   // Lets go of old states that nobody reads, which keep the log from starting over.
   void forget_states();
   void clear();
@@ -70,7 +74,7 @@ class ReadPool {
 
   const Place place_;
   const std::size_t cache_bytes_;
-  std::atomic<std::uint64_t> commits_ = 0;
+  std::atomic<std::uint64_t> commits_ = 0;  // begun and ended: odd while there is one
   std::mutex mutex_;
   std::condition_variable given_back_;
   std::vector<std::unique_ptr<Held>> idle_;

@@ -303,7 +303,6 @@ Result<void> SqliteBackend::write(const engine::MutationBatch& batch, Durability
     if (undone && committed.error().code == Errc::store_full) in_doubt_ = false;
     return committed;
   }
-  readers_.committed();
   if (durability == Durability::sync && sqlite3_total_changes64(writer_->handle()) == changes) {
     // A transaction that changes nothing is not written, and so syncs nothing of those before it.
     if (auto synced = copy_log(); !synced) return synced;
@@ -317,7 +316,10 @@ Result<void> SqliteBackend::commit(const engine::MutationBatch& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (auto applied = apply(batch[i]); !applied) return applied;
   }
-  return writer_->run(Connection::Step::commit);
+  readers_.commit_begins();
+  auto committed = writer_->run(Connection::Step::commit);
+  readers_.commit_ends();
+  return committed;
 }
 
 Result<void> SqliteBackend::set_durability(Durability durability) {
