@@ -66,8 +66,6 @@ std::string_view sql_for(Connection::Step step) {
       return "BEGIN IMMEDIATE";
     case Connection::Step::commit:
       return "COMMIT";
-    case Connection::Step::rollback:
-      return "ROLLBACK";
     case Connection::Step::bury:
       return bury_sql;
   }
@@ -177,6 +175,8 @@ Result<void> Connection::run(Step step) {
   if (code != SQLITE_OK) return std::unexpected(error(code));
   return {};
 }
+
+void Connection::roll_back() { sqlite3_exec(handle(), "ROLLBACK", nullptr, nullptr, nullptr); }
 
 Result<bool> Connection::checkpoint(bool truncate) {
   int in_log = 0;

@@ -64,11 +64,14 @@ class Connection {
   Result<sqlite3_stmt*> statement(engine::Family family, Use use);
 
   // What is done with the whole database.
-  enum class Step : std::uint8_t { begin_read, begin_write, commit, rollback, bury };
-  static constexpr std::size_t step_count = 5;
+  enum class Step : std::uint8_t { begin_read, begin_write, commit, bury };
+  static constexpr std::size_t step_count = 4;
   Result<sqlite3_stmt*> statement(Step step);
   // All but bury, which has parameters.
   Result<void> run(Step step);
+
+  // Ends a transaction without its changes; nothing happens if a failure has ended it already.
+  void roll_back();
 
   // Copies what the log has into the database file and makes both durable, as far as readers allow.
   // Truncates the log if `truncate` and nobody reads it. Whether the whole log was copied; nothing
@@ -78,7 +81,7 @@ class Connection {
   // From now on, closing leaves the log as it is.
   void keep_log_at_close();
 
-  [[nodiscard]] sqlite3* handle() const { return database_.get(); }
+  [[nodiscard]] sqlite3* handle() { return database_.get(); }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] Error error(int code) const;
 

@@ -322,7 +322,7 @@ Result<void> create_schema(Connection& connection) {
   sql += fmt::format("PRAGMA application_id={};PRAGMA user_version={};COMMIT", application_id,
                      format_version);
   auto made = connection.run(sql);
-  if (!made) static_cast<void>(connection.run("ROLLBACK"));
+  if (!made) connection.roll_back();
   return made;
 }
 

@@ -196,7 +196,9 @@ void SqliteBackend::close() {
     // Leaves an empty log even if another program has the database open. If it fails, the log stays
     // and is rescued at the next open. Whoever reads an old state right now is not waited for.
     sqlite3_busy_timeout(writer_->handle(), 0);
-    if (set_durability(Durability::sync)) static_cast<void>(writer_->checkpoint(true));
+    if (!set_durability(Durability::sync) || !writer_->checkpoint(true)) {
+      writer_->keep_log_at_close();
+    }
   }
   writer_.reset();
 }
@@ -296,8 +298,7 @@ Result<void> SqliteBackend::write(const engine::MutationBatch& batch, Durability
   if (auto begun = writer_->run(Connection::Step::begin_write); !begun) return begun;
   in_doubt_ = true;
   if (auto committed = commit(batch); !committed) {
-    // Fails if the failure has ended the transaction already.
-    static_cast<void>(writer_->run(Connection::Step::rollback));
+    writer_->roll_back();
     // A log that finds no room to grow is as good as before, and there would be none to rewrite it.
     const bool undone = sqlite3_get_autocommit(writer_->handle()) != 0;
     if (undone && committed.error().code == Errc::store_full) in_doubt_ = false;
