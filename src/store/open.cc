@@ -16,6 +16,7 @@
 #include "store/local/message_cache.h"
 #include "store/memory/memory_backend.h"
 #include "store/rocksdb/rocksdb_backend.h"
+#include "store/sqlite/sqlite_backend.h"
 #include "store/url.h"
 
 namespace strand {
@@ -58,7 +59,7 @@ Result<std::unique_ptr<engine::Backend>> open_backend(std::string_view text,
                                             .create = options.create,
                                             .env = nullptr});
     case Url::Scheme::sqlite:
-      break;
+      return sqlite::open_sqlite(url.rest, for_backend(options.cache_bytes), options.create);
   }
   return failure(Errc::unsupported, "no such kind of store");
 }

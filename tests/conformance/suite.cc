@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <sstream>
+#include <system_error>
 #include <tuple>
 
 #include <unistd.h>
@@ -21,24 +22,38 @@ namespace {
 // How long a callback may stay away before the test has failed: far beyond any loaded machine.
 constexpr auto patience = std::chrono::seconds{60};
 
-// Memory where there is such a file system: this suite is about rules, not about disks.
-std::string path_of(const std::string& name) {
+// Where stores on disk are put: in memory if the machine has such a folder, because the suite is
+// about rules and not about disks.
+std::filesystem::path folder_of(const std::string& name) {
   const std::filesystem::path memory = "/dev/shm";
-  const bool fit = ::access(memory.c_str(), W_OK) == 0;
-  return (fit ? memory : std::filesystem::temp_directory_path()) / ("strand-" + name);
+  std::error_code none;
+  const bool usable =
+      std::filesystem::is_directory(memory, none) && ::access(memory.c_str(), W_OK | X_OK) == 0;
+  return (usable ? memory : std::filesystem::temp_directory_path()) / ("strand-" + name);
 }
 
-void remove_path(const std::string& url) {
-  std::filesystem::remove_all(url.substr(url.find(':') + 1));
+// A store on disk: all that it makes lies in one folder, which goes with it.
+StoreUnderTest on_disk(const std::string& scheme) {
+  return {.name = scheme,
+          .url =
+              [scheme](const std::string& name) {
+                const std::filesystem::path folder = folder_of(name);
+                std::filesystem::create_directories(folder);
+                return scheme + ":" + (folder / "store").string();
+              },
+          .remove =
+              [scheme](const std::string& url) {
+                const std::filesystem::path path = url.substr(scheme.size() + 1);
+                std::filesystem::remove_all(path.parent_path());
+              }};
 }
 
 // Every store that passes this suite stands here, and only here.
 std::vector<StoreUnderTest> all_stores() {
   return {
       {.name = "memory", .url = [](const std::string& name) { return "memory:" + name; }},
-      {.name = "rocksdb",
-       .url = [](const std::string& name) { return "rocksdb:" + path_of(name); },
-       .remove = remove_path},
+      on_disk("rocksdb"),
+      on_disk("sqlite"),
   };
 }
 

@@ -31,6 +31,9 @@ CLEAN = {
         '// Never calls Clock::now() or rand().\ninline const char* kHint = "std::mutex";\n'
         "struct Now {\n  int now() const;\n  int time(int* at) const;\n};\n"
         "inline int Now::now() const { return 1; }\n",
+    "src/store/engine/records.h": '#pragma once\n\n#include "store/engine/engine.h"\n',
+    "src/store/sqlite/README.md": "SQLite.\n",
+    "src/store/sqlite/tables.h": '#pragma once\n\n#include "store/engine/records.h"\n',
     "src/store/memory/README.md": "Memory.\n",
     "src/store/memory/memory.h":
         '#pragma once\n\n#include "store/engine/backend.h"\n#include "store/engine/mutation.h"\n',
@@ -66,6 +69,8 @@ PLANTED = {
          "src/store/sqlite/bad.h:3:"),
         (including(("src/store/sqlite/bad.h", ["<map>", '"store/engine/engine.h"'])),
          "src/store/sqlite/bad.h:4:"),
+        (including(("src/store/rocksdb/bad.h", ['"store/engine/records.h"'])),
+         "src/store/rocksdb/bad.h:3:"),
         (including(("src/queue/bad.h", ['"store/open.h"'])), "src/queue/bad.h:3:"),
         (including(("src/workflow/bad.h", ['"store/open.h"'])), "src/workflow/bad.h:3:"),
         (including(("src/relay/bad.h", ['"queue/queue.h"'])), "src/relay/bad.h:3:"),
