@@ -107,6 +107,8 @@ Exit run(int argc, char** argv) {
   add_queue_commands(program);
   add_dlq_commands(program);
   add_topic_commands(program);
+  add_check_commands(program);
+  add_bench_commands(program);
   try {
     app.parse(words_of(argc, argv));
   } catch (const CLI::ParseError& error) {

@@ -27,18 +27,17 @@ std::uint64_t random_word(std::random_device& device) {
   return std::uint64_t{device()} << 32U | device();
 }
 
-// For a store that is new. Its secret seals tokens, so it comes from the operating system.
-engine::Identity new_identity() {
-  std::random_device device;
-  return {.store = random_word(device), .secret = {random_word(device), random_word(device)}};
-}
-
 // A quarter is for messages that were just written, the rest for what a backend has of its own.
 std::size_t for_backend(std::size_t cache_bytes) { return cache_bytes / 4 * 3; }
 
 }  // namespace
 
 namespace store {
+
+engine::Identity new_identity() {
+  std::random_device device;
+  return {.store = random_word(device), .secret = {random_word(device), random_word(device)}};
+}
 
 Result<std::unique_ptr<engine::Backend>> open_backend(std::string_view text,
                                                       const OpenOptions& options) {

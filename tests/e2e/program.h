@@ -42,7 +42,7 @@ inline std::vector<boost::json::object> json_lines(std::string_view out) {
 class Program : public testing::Test {
  protected:
   Program() {
-    std::string name = testing::TempDir() + "/strand-e2e-XXXXXX";
+    std::string name = std::filesystem::temp_directory_path() / "strand-e2e-XXXXXX";
     if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make " << name;
     folder_ = name;
   }

@@ -12,10 +12,10 @@ MAY_USE = {
     "store": ("base", *STORE),
     "store/contract": ("base",),
     "store/engine": ("base", "store/contract"),
+    "store/check": ("base", "store/contract", "store/engine"),
     "store/local": ("base", "store", "store/contract", "store/engine"),
     "store/memory": ("base", "store/engine"),  # and see backend_headers()
     "store/disk": ("base",),
-    "store/check": ("base", "store/contract", "store/engine"),
     "store/sqlite": ("base", "store/disk", "store/engine"),
     "store/rocksdb": ("base", "store/disk", "store/engine"),
     "store/postgres": ("base", "store", "store/contract"),

@@ -20,9 +20,11 @@ Result<std::uint64_t> Engine::State::run(const RemoveQueue& op) {
                     "remove it by force",
                     base::printable(op.queue), queue.leases, queue.open_executions));
   }
-  const auto on_disk = find_on_disk(queue);
+  auto on_disk = find_on_disk(queue);
   if (!on_disk) return std::unexpected(on_disk.error());
-  const std::uint64_t removed = empty_queue(queue) + on_disk->dead.size();
+  const std::uint64_t dead = on_disk->dead.size();
+  foresee_dead(queue, *on_disk);
+  const std::uint64_t removed = empty_queue(queue) + dead;
   erase_on_disk(queue, *on_disk);
   erase_ids(queue);
   if (queue.pattern) {
@@ -71,6 +73,19 @@ Result<Engine::State::OnDisk> Engine::State::find_on_disk(Queue& queue) const {
   if (!scanned) return std::unexpected(scanned.error());
   if (wrong) return std::unexpected(*wrong);
   return result;
+}
+
+// A message that outlived its TTL under a lease is buried when empty_queue() ends the lease: a dead
+// letter that nobody sees, and that has to go with the others.
+void Engine::State::foresee_dead(const Queue& queue, OnDisk& found) const {
+  if (queue.settings.on_expired != OnExpired::dead) return;
+  for (const MessageNode& message : queue.messages) {
+    if (message.lease == nullptr || !message.expired(now_)) continue;
+    DeadEntry entry;
+    if (message.own_body) entry.message.body_at = message.id;
+    if (message.extras->body_at) entry.message.body_at = message.extras->body_at;
+    found.dead.emplace_back(message.id, std::move(entry));
+  }
 }
 
 // Ends all leases, messages and lanes; returns how many messages there were.

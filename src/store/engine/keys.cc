@@ -15,15 +15,15 @@ std::string two_numbers(std::uint64_t first, std::uint64_t second) {
   return key;
 }
 
-std::string_view name_of(Family family) {
+}  // namespace
+
+std::string_view family_name(Family family) {
   static constexpr std::string_view names[family_count] = {
       "meta",     "queue", "counters",  "message", "body",   "state", "lane",         "lease",
       "request",  "dedup", "client",    "receipt", "dead",   "topic", "subscription", "retained",
       "instance", "open",  "execution", "event",   "record", "pin",   "queue_name"};
   return names[static_cast<std::size_t>(family)];
 }
-
-}  // namespace
 
 std::string meta_key() { return "strand"; }
 
@@ -179,7 +179,7 @@ Error damaged(Family family, std::string_view key) {
   return {Errc::corrupt,
           fmt::format("the store has a damaged {} entry (key {}): restore a backup of it, or run "
                       "`strand check --repair` on a copy",
-                      name_of(family), hex)};
+                      family_name(family), hex)};
 }
 
 }  // namespace strand::engine

@@ -254,6 +254,8 @@ std::optional<DeadEntry> decode(std::string_view bytes);
 // same fingerprint have the same content, as far as 128 bits can tell.
 Fingerprint fingerprint(const Transaction& transaction);
 
+// The name of a family as it appears in errors, such as "message".
+std::string_view family_name(Family family);
 // The error for an entry that decode refused.
 Error damaged(Family family, std::string_view key);
 

@@ -330,6 +330,7 @@ class Engine::State {
     std::vector<std::uint64_t> instances;
   };
   Result<OnDisk> find_on_disk(Queue& queue) const;
+  void foresee_dead(const Queue& queue, OnDisk& found) const;
   std::uint64_t empty_queue(Queue& queue);
   void erase_on_disk(Queue& queue, const OnDisk& found);
   void erase_ids(Queue& queue);

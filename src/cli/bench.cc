@@ -1,0 +1,135 @@
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/bench/queue_bench.h"
+#include "cli/commands.h"
+
+// bench queue: how fast a store is, beside how fast its disk is
+
+namespace strand::cli {
+
+namespace {
+
+struct BenchQueueOptions : Common {
+  QueueBenchOptions bench = {};
+  std::optional<Duration> duration = {};
+};
+
+void declare_queue(CLI::App& app, BenchQueueOptions& options) {
+  QueueBenchOptions& bench = options.bench;
+  add_number<std::size_t>(app, "--size", bench.size_bytes, 1, "Bytes of a body (100)");
+  add_number<std::size_t>(app, "--batch", bench.batch, 1, "Messages a call (100)");
+  add_number<std::uint64_t>(app, "--keys", bench.keys, 0, "Different keys (10000); 0: no keys");
+  add_number<unsigned>(app, "--producers", bench.producers, 1, "Threads that send (1)");
+  add_number<unsigned>(app, "--consumers", bench.consumers, 1, "Threads that lease and ack (1)");
+  add_duration(app, "--duration", options.duration, "Of each measurement (6s)");
+  add_durability(app, bench.durability);
+  add_number<std::uint64_t>(app, "--backlog", bench.backlog, 0,
+                            "Messages that wait meanwhile, left by a process that was killed (0)");
+  add_flag(app, "--allow-memory-filesystem", bench.memory_filesystem,
+           "Measure also where a sync costs nothing");
+  add_flag(app, "--keep", bench.keep, "Leave the store there");
+}
+
+boost::json::object to_json(const Percentiles& ms) {
+  return {{"p50", ms.p50}, {"p99", ms.p99}, {"p999", ms.p999}};
+}
+
+void print_json(const BenchQueueOptions& options, const QueueBenchReport& report, Output& output) {
+  const QueueBenchOptions& bench = options.bench;
+  boost::json::object object{
+      {"enqueue_per_s", report.enqueue_per_s},
+      {"lease_per_s", report.lease_per_s},
+      {"ack_per_s", report.ack_per_s},
+      {"cycle_per_s", report.cycle_per_s},
+      {"baseline_file_per_s", report.baseline_file_per_s},
+      {"baseline_rocksdb_per_s", report.baseline_rocksdb_per_s},
+      {"latency_ms", boost::json::object{{"enqueue", to_json(report.enqueue_ms)},
+                                         {"lease", to_json(report.lease_ms)},
+                                         {"ack", to_json(report.ack_ms)}}},
+      {"rss_mb", report.rss_mb},
+      {"syncs", report.syncs},
+      {"filesystem", report.filesystem},
+      {"size", bench.size_bytes},
+      {"batch", bench.batch},
+      {"keys", bench.keys},
+      {"producers", bench.producers},
+      {"consumers", bench.consumers},
+      {"durability", bench.durability == Durability::sync ? "sync" : "async"}};
+  if (report.backlog) {
+    object["backlog"] = boost::json::object{{"messages", report.backlog->messages},
+                                            {"reopen_s", report.backlog->reopen_s},
+                                            {"rss_mb", report.backlog->rss_mb},
+                                            {"lease_us", report.backlog->lease_us},
+                                            {"lease_us_10000", report.backlog->lease_us_small}};
+  }
+  output.object(object);
+}
+
+std::string rate(double per_s, double baseline) {
+  return baseline > 0 ? fmt::format("{:.0f} ({:.2f})", per_s, per_s / baseline)
+                      : fmt::format("{:.0f}", per_s);
+}
+
+void print_text(const QueueBenchReport& report, Output& output) {
+  const double raw = report.baseline_rocksdb_per_s;
+  const auto row = [](std::string name, std::string per_s, const Percentiles& ms) {
+    return std::vector<std::string>{std::move(name), std::move(per_s),
+                                    fmt::format("{:.3f}", ms.p50), fmt::format("{:.3f}", ms.p99),
+                                    fmt::format("{:.3f}", ms.p999)};
+  };
+  output.text(table({{"", "MESSAGES/S (OF RAW ROCKSDB)", "P50 MS", "P99 MS", "P99.9 MS"},
+                     {"plain file", rate(report.baseline_file_per_s, raw), "", "", ""},
+                     {"raw RocksDB, one put", rate(raw, raw), "", "", ""},
+                     row("enqueue", rate(report.enqueue_per_s, raw), report.enqueue_ms),
+                     row("lease", rate(report.lease_per_s, raw), report.lease_ms),
+                     row("ack", rate(report.ack_per_s, raw), report.ack_ms),
+                     {"whole cycle", rate(report.cycle_per_s, raw), "", "", ""}}));
+  output.text(fmt::format("{} syncs of the store, {:.0f} MB resident, file system {}\n",
+                          report.syncs, report.rss_mb, report.filesystem));
+  if (!report.backlog) return;
+  output.text(fmt::format(
+      "{} waiting: opened in {:.2f} s after a kill, {:.0f} MB resident; a lease takes {:.1f} us, "
+      "with 10000 waiting {:.1f} us\n",
+      report.backlog->messages, report.backlog->reopen_s, report.backlog->rss_mb,
+      report.backlog->lease_us, report.backlog->lease_us_small));
+}
+
+Exit run_queue(const BenchQueueOptions& given, Output& output) {
+  BenchQueueOptions options = given;
+  if (options.store != default_store) options.bench.store = options.store;
+  if (options.duration) options.bench.duration = *options.duration;
+  const bool watched = ::isatty(STDERR_FILENO) == 1;
+  const auto report = bench_queue(options.bench, [&](std::string_view what) {
+    if (watched) fmt::print(stderr, "\r{:<60}", what);
+  });
+  if (watched) fmt::print(stderr, "\r{:<60}\r", "");
+  if (!report) return fail(report.error());
+  if (output.json()) {
+    print_json(options, *report, output);
+  } else {
+    print_text(*report, output);
+  }
+  return Exit::done;
+}
+
+}  // namespace
+
+void add_bench_commands(Family program) {
+  const Family bench = add_family(program, "bench", "Measures stores.");
+  add_command<BenchQueueOptions>(
+      bench,
+      {.name = "queue",
+       .what = "Measures send, lease and ack on a new store, beside its disk and raw RocksDB.",
+       .example = "  strand bench queue\n"
+                  "  strand bench queue --store sqlite:bench.db --producers 8 --keys 0 -o json\n"
+                  "  strand bench queue --backlog 1000000 --keys 100000"},
+      declare_queue, run_queue);
+}
+
+}  // namespace strand::cli

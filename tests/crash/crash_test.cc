@@ -1,0 +1,221 @@
+// Stores whose processes are killed: see README.md.
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <strand/strand.h>
+
+#include "crash/ledger.h"
+#include "store/open.h"
+
+namespace strand::crash {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+struct Where {
+  std::string store;             // a scheme
+  std::string point;             // "anywhere": killed from outside, at a random moment
+  std::uint64_t times_max = 60;  // it is met up to so many times before it kills
+};
+
+void PrintTo(const Where& where, std::ostream* out) { *out << where.store << " " << where.point; }
+
+// A process, and the lines that it writes.
+class Child {
+ public:
+  explicit Child(std::vector<std::string> words) {
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    std::vector<char*> arguments;
+    for (std::string& word : words)
+      arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(ends[1], STDOUT_FILENO);
+      ::execv(arguments[0], arguments.data());
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    out_ = ends[0];
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+    ::close(out_);
+  }
+
+  // The next line; nothing when the process is gone, or `until` has passed.
+  std::optional<std::string> line(std::chrono::steady_clock::time_point until) {
+    while (true) {
+      if (const std::size_t end = text_.find('\n', read_); end != std::string::npos) {
+        std::string result = text_.substr(read_, end - read_);
+        read_ = end + 1;
+        return result;
+      }
+      text_.erase(0, read_);
+      read_ = 0;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          until - std::chrono::steady_clock::now());
+      pollfd waiting = {.fd = out_, .events = POLLIN, .revents = 0};
+      if (left <= 0ms || ::poll(&waiting, 1, static_cast<int>(left.count())) <= 0) {
+        return std::nullopt;
+      }
+      char buffer[65'536];
+      const ssize_t count = ::read(out_, buffer, sizeof buffer);
+      if (count <= 0) {
+        over_ = true;
+        return std::nullopt;
+      }
+      text_.append(buffer, static_cast<std::size_t>(count));
+    }
+  }
+  // It has closed its end of the pipe, and all that it wrote was read.
+  [[nodiscard]] bool over() const { return over_; }
+
+  void kill() const { ::kill(pid_, SIGKILL); }
+  // How it ended.
+  int wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int out_ = -1;
+  std::string text_;
+  std::size_t read_ = 0;
+  bool over_ = false;
+};
+
+class Crash : public ::testing::TestWithParam<Where> {
+ protected:
+  void SetUp() override {
+    // On a disk: this is about files.
+    std::string name = fs::temp_directory_path() / "strand-crash-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    std::random_device device;
+    seed_ = device();
+    if (const char* given = std::getenv("STRAND_CRASH_SEED")) {  // NOLINT(concurrency-mt-unsafe)
+      seed_ = std::strtoull(given, nullptr, 10);
+    }
+    random_.seed(seed_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string url() const {
+    return GetParam().store + ":" + (folder_ / "store").native();
+  }
+
+  void live_and_die(std::uint64_t run, unsigned batch_max) {
+    const Where& where = GetParam();
+    // The first one makes the store, or every later one could die while it is made.
+    const bool anywhere = where.point == "anywhere" || run == 1;
+    Child child({std::string(STRAND_BINARY_DIR) + "/strand-crash-child", url(), std::to_string(run),
+                 std::to_string(random_() % 1'000'000), std::to_string(batch_max),
+                 anywhere ? "never" : where.point,
+                 std::to_string(1 + random_() % where.times_max)});
+    const auto begin = std::chrono::steady_clock::now();
+    auto until = begin + 60s;
+    while (auto line = child.line(until)) {
+      if (*line == "R" && anywhere) {
+        until = std::chrono::steady_clock::now() + std::chrono::milliseconds(random_() % 120);
+      }
+      ledger_.hear(*line);
+    }
+    if (anywhere) {
+      child.kill();
+      while (auto line = child.line(begin + 120s))
+        ledger_.hear(*line);
+    }
+    ASSERT_TRUE(child.over()) << "the process never came to " << where.point;
+    const int status = child.wait();
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        << "the process ended by itself, with status " << status;
+  }
+
+  // Opens what is left, and holds it to what was said. Then lets the leases of the dead run out.
+  void look() {
+    auto clock = std::make_shared<ManualClock>(
+        std::chrono::floor<Duration>(std::chrono::system_clock::now()));
+    auto store = open(url(), {.clock = clock, .limits = {}, .cache_bytes = std::size_t{1} << 20U});
+    ASSERT_TRUE(store) << store.error().message;
+    const auto wrong = ledger_.compare(**store);
+    for (std::size_t i = 0; i < std::min<std::size_t>(wrong.size(), 10); ++i)
+      ADD_FAILURE() << wrong[i];
+    clock->advance(11s);
+    static_cast<void>((*store)->stats("in"));
+  }
+
+  Ledger ledger_;
+  std::mt19937_64 random_;
+  std::uint64_t seed_ = 0;
+
+ private:
+  fs::path folder_;
+};
+
+TEST_P(Crash, Nothing_confirmed_is_lost_or_repeated_or_out_of_order) {
+  SCOPED_TRACE("repeat with STRAND_CRASH_SEED=" + std::to_string(seed_));
+  const bool full = std::getenv("STRAND_TEST_FULL") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  const std::uint64_t runs = full ? 500 : 20;
+  for (std::uint64_t run = 1; run <= runs && !HasFailure(); ++run) {
+    SCOPED_TRACE("run " + std::to_string(run));
+    ASSERT_NO_FATAL_FAILURE(live_and_die(run, full ? 40 : 5));
+    ASSERT_NO_FATAL_FAILURE(look());
+  }
+  RecordProperty("confirmed", std::to_string(ledger_.confirmed()));
+  std::printf("%llu confirmed over %llu kills\n",
+              static_cast<unsigned long long>(ledger_.confirmed()),
+              static_cast<unsigned long long>(runs));
+}
+
+std::vector<Where> places() {
+  std::vector<Where> result;
+  for (const std::string store : {"rocksdb"}) {
+    for (const std::string point : {"anywhere", "batch.before", "batch.after", "log.append.before",
+                                    "log.append.after", "log.sync.before", "log.sync.after"}) {
+      result.push_back({.store = store, .point = point});
+    }
+    // Files other than the log: an opening makes some, and flushes and compactions go on making
+    // them. A name is changed once an opening.
+    for (const std::string when : {".before", ".after"}) {
+      result.push_back({.store = store, .point = "file.append" + when, .times_max = 40});
+      result.push_back({.store = store, .point = "file.sync" + when, .times_max = 12});
+      result.push_back({.store = store, .point = "rename" + when, .times_max = 1});
+    }
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, Crash, ::testing::ValuesIn(places()), [](const auto& info) {
+  std::string name = info.param.store + "_" + info.param.point;
+  std::ranges::replace(name, '.', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace strand::crash

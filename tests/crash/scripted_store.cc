@@ -1,0 +1,81 @@
+#include "crash/scripted_store.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <rocksdb/env.h>
+
+#include "faults/scripted_file_system.h"
+#include "store/engine/backend.h"
+#include "store/open.h"
+#include "store/rocksdb/rocksdb_backend.h"
+#include "store/url.h"
+
+namespace strand::crash {
+
+namespace {
+
+constexpr std::size_t cache_bytes = std::size_t{1} << 20U;
+
+class RealDisk final : public ScriptedDisk {
+ public:
+  explicit RealDisk(faults::DiskScript& script) : rocksdb_(faults::scripted_env(script)) {}
+  [[nodiscard]] ::rocksdb::Env& rocksdb() const { return *rocksdb_; }
+
+ private:
+  std::unique_ptr<::rocksdb::Env> rocksdb_;
+};
+
+class KilledAtBatches final : public engine::Backend {
+ public:
+  KilledAtBatches(std::unique_ptr<engine::Backend> inner, faults::KillScript& script)
+      : inner_(std::move(inner)), script_(script) {}
+
+  Result<std::optional<std::string>> get(engine::Family family,
+                                         std::string_view key) const override {
+    return inner_->get(family, key);
+  }
+  Result<void> scan(engine::Family family, std::string_view first, std::string_view last,
+                    const Visit& visit) const override {
+    return inner_->scan(family, first, last, visit);
+  }
+  Result<void> write(const engine::MutationBatch& batch, Durability durability) override {
+    script_.at("batch.before");
+    auto written = inner_->write(batch, durability);
+    script_.at("batch.after");
+    return written;
+  }
+  Result<void> reopen() override { return inner_->reopen(); }
+
+ private:
+  std::unique_ptr<engine::Backend> inner_;
+  faults::KillScript& script_;
+};
+
+Result<std::unique_ptr<engine::Backend>> open_disk(std::string_view url, const RealDisk& disk) {
+  const auto parsed = store::parse_url(url);
+  if (!parsed) return std::unexpected(parsed.error());
+  if (parsed->scheme == store::Url::Scheme::rocksdb) {
+    return rocks::open_rocksdb(
+        parsed->rest, {.cache_bytes = cache_bytes, .create = true, .env = &disk.rocksdb()});
+  }
+  return failure(Errc::unsupported, "no such store in the crash tests");
+}
+
+}  // namespace
+
+std::unique_ptr<ScriptedDisk> scripted_disk(faults::DiskScript& script) {
+  return std::make_unique<RealDisk>(script);
+}
+
+Result<std::unique_ptr<Store>> open_scripted(std::string_view url, ScriptedDisk& disk,
+                                             faults::KillScript& script) {
+  auto backend = open_disk(url, dynamic_cast<RealDisk&>(disk));
+  if (!backend) return std::unexpected(std::move(backend).error());
+  OpenOptions options;
+  options.cache_bytes = cache_bytes;
+  return store::open_on(std::make_unique<KilledAtBatches>(*std::move(backend), script), options);
+}
+
+}  // namespace strand::crash
