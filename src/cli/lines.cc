@@ -61,7 +61,7 @@ class LineSender {
 
   void acknowledge(const Receipt& receipt);
   void show_progress();
-  void end_progress();
+  void end_progress() const;
   Exit summary();
 
   Store& store_;
@@ -221,7 +221,7 @@ void LineSender::show_progress() {
   fmt::print(stderr, "\r\033[K{} sent", sent_);
 }
 
-void LineSender::end_progress() {
+void LineSender::end_progress() const {
   if (progress_) fmt::print(stderr, "\r\033[K");
 }
 

@@ -1,5 +1,6 @@
 #include "e2e/process.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -70,7 +71,7 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
     if (!text.starts_with("STRAND_STORE=")) result.push_back(text);
   }
   for (const auto& [name, value] : more)
-    result.push_back(name + "=" + value);
+    result.emplace_back(name).append("=").append(value);
   return result;
 }
 
@@ -159,9 +160,9 @@ std::string Process::read_line() {
   }
 }
 
-void Process::signal(int number) { ::kill(id_, number); }
+void Process::signal(int number) const { ::kill(id_, number); }
 
-void Process::wait_until_it_catches(int number) {
+void Process::wait_until_it_catches(int number) const {
   const auto deadline = steady_clock::now() + patience;
   const std::uint64_t bit = std::uint64_t{1} << (static_cast<unsigned>(number) - 1U);
   while ((caught_signals(id_) & bit) == 0) {

@@ -40,9 +40,9 @@ class Process {
   void write(std::string_view text);
   // One line of its standard output, waited for.
   std::string read_line();
-  void signal(int number);
+  void signal(int number) const;
   // Waits until it would survive a signal: it has a handler of its own.
-  void wait_until_it_catches(int number);
+  void wait_until_it_catches(int number) const;
 
   // Waits for its end, while its input stays open.
   Finished wait();
