@@ -63,7 +63,7 @@ struct QueueBenchReport {
 // Says what is being measured now.
 using Progress = std::function<void(std::string_view)>;
 
-// Rates of messages, each the median of three rounds, in which the baselines and the store take
+// Rates of messages, each the median of nine rounds, in which the baselines and the store take
 // turns: a busy machine then slows all of them.
 Result<QueueBenchReport> bench_queue(const QueueBenchOptions& options, const Progress& progress);
 

@@ -57,15 +57,19 @@ struct Budget {
 ::rocksdb::ColumnFamilyOptions column_options(Column column, const Budget& budget,
                                               const std::shared_ptr<::rocksdb::Cache>& cache) {
   ::rocksdb::ColumnFamilyOptions result;
-  result.write_buffer_size = budget.buffers / 2;
-  result.max_write_buffer_number = 3;
+  // Small ones, because removals go to random places in them, and a large one is in no cache of the
+  // processor; several merged by one flush, so that what was put and removed meanwhile is dropped.
+  result.write_buffer_size = budget.buffers / 12;
+  result.max_write_buffer_number = 12;
+  result.min_write_buffer_number_to_merge = 4;
   // Small entries are dearer to compress than to write; those that stay are worth it.
   const bool stays = column == Column::dead || column == Column::event || column == Column::record;
   result.compression = stays ? ::rocksdb::kLZ4Compression : ::rocksdb::kNoCompression;
-  // Ids only grow, so that each one goes beside the one before.
-  if (column == Column::message || column == Column::body) {
-    result.memtable_insert_with_hint_prefix_extractor.reset(::rocksdb::NewFixedPrefixTransform(4));
-  }
+  // Ids only grow, and so do the epochs of leases: each goes beside the one before, which is where
+  // a hint lets the memtable begin to look. One hint for each prefix: a family, or all ids.
+  const std::size_t prefix_bytes = column == Column::small ? 1 : 4;
+  result.memtable_insert_with_hint_prefix_extractor.reset(
+      ::rocksdb::NewFixedPrefixTransform(prefix_bytes));
   ::rocksdb::BlockBasedTableOptions table;
   table.block_cache = cache;
   table.cache_index_and_filter_blocks = true;

@@ -1,9 +1,11 @@
 #include "store/rocksdb/rocksdb_backend.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <rocksdb/iterator.h>
@@ -56,6 +58,7 @@ class RocksdbBackend final : public engine::Backend {
     return describe(fmt::format("{} {}", doing, base::printable(path_.native())), status);
   }
   Result<void> translate(const MutationBatch& batch);
+  void erase_messages();
   void put(Family family, std::string_view key, std::string_view value);
   void erase(Family family, std::string_view key);
   void erase_prefix(Family family, std::string_view prefix);
@@ -65,8 +68,9 @@ class RocksdbBackend final : public engine::Backend {
   const Options options_;
   const disk::OwnerLock lock_;
   std::unique_ptr<Database> database_;  // none after a reopen that failed
-  // Kept from write to write, for its memory.
+  // Kept from write to write, for their memory.
   ::rocksdb::WriteBatch changes_;
+  std::vector<std::string_view> erased_messages_;
 };
 
 Result<std::optional<std::string>> RocksdbBackend::get(Family family, std::string_view key) const {
@@ -109,9 +113,19 @@ Result<void> RocksdbBackend::write(const MutationBatch& batch, Durability durabi
   return {};
 }
 
+// Messages are removed in the order of their ids rather than of their lanes, because the memtable
+// finds the next place from the one before. Only changes of other entries are overtaken.
 Result<void> RocksdbBackend::translate(const MutationBatch& batch) {
+  erased_messages_.clear();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const Mutation mutation = batch[i];
+    if (mutation.family == Family::message) {
+      if (mutation.kind == Mutation::Kind::erase) {
+        erased_messages_.push_back(mutation.key);
+        continue;
+      }
+      erase_messages();
+    }
     switch (mutation.kind) {
       case Mutation::Kind::put:
         put(mutation.family, mutation.key, mutation.value);
@@ -127,7 +141,15 @@ Result<void> RocksdbBackend::translate(const MutationBatch& batch) {
         break;
     }
   }
+  erase_messages();
   return {};
+}
+
+void RocksdbBackend::erase_messages() {
+  std::ranges::sort(erased_messages_);
+  for (const std::string_view key : erased_messages_)
+    erase(Family::message, key);
+  erased_messages_.clear();
 }
 
 // Adding to a batch in memory fails only for a batch with limits, and this one has none.
