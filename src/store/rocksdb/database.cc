@@ -66,10 +66,10 @@ struct Budget {
   const bool stays = column == Column::dead || column == Column::event || column == Column::record;
   result.compression = stays ? ::rocksdb::kLZ4Compression : ::rocksdb::kNoCompression;
   // Ids only grow, and so do the epochs of leases: each goes beside the one before, which is where
-  // a hint lets the memtable begin to look. One hint for each prefix: a family, or all ids.
-  const std::size_t prefix_bytes = column == Column::small ? 1 : 4;
-  result.memtable_insert_with_hint_prefix_extractor.reset(
-      ::rocksdb::NewFixedPrefixTransform(prefix_bytes));
+  // a hint lets the memtable begin to look.
+  if (hinted(column)) {
+    result.memtable_insert_with_hint_prefix_extractor.reset(::rocksdb::NewFixedPrefixTransform(4));
+  }
   ::rocksdb::BlockBasedTableOptions table;
   table.block_cache = cache;
   table.cache_index_and_filter_blocks = true;

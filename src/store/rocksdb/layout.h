@@ -14,12 +14,20 @@ namespace strand::rocks {
 // are part of the format.
 //
 // Entries that live alike live together: message entries are written once and removed once, soon;
-// bodies are large; dead letters, events and records stay. All the small entries that are rewritten
-// share one column family, because each has a memtable to flush and a log to hold back.
-enum class Column : std::uint8_t { small, message, body, dead, event, record };
-inline constexpr std::array<const char*, 6> column_names = {"default", "message", "body",
+// bodies are large; leases come and go with their messages; dead letters, events and records stay.
+// All the small entries that are rewritten share one column family, because each has a memtable to
+// flush and a log to hold back.
+enum class Column : std::uint8_t { small, message, body, lease, dead, event, record };
+inline constexpr std::array<const char*, 7> column_names = {"default", "message", "body",  "lease",
                                                             "dead",    "event",   "record"};
 inline constexpr std::size_t column_count = column_names.size();
+
+// Whether keys only grow, so that the memtable is told to look beside the last one. Never where
+// there are range deletes: they have a table of their own, and RocksDB 7.8 uses the hints of one
+// for the other.
+constexpr bool hinted(Column column) {
+  return column == Column::message || column == Column::body || column == Column::lease;
+}
 
 // Where the entries of a family are, and how one is removed.
 struct Placement {
@@ -35,6 +43,8 @@ constexpr Placement placement(engine::Family family) {
       return {.column = Column::message, .written_once = true};
     case engine::Family::body:
       return {.column = Column::body, .written_once = true};
+    case engine::Family::lease:
+      return {.column = Column::lease};
     case engine::Family::dead:
       return {.column = Column::dead};
     case engine::Family::event:

@@ -168,6 +168,7 @@ void RocksdbBackend::erase(Family family, std::string_view key) {
 }
 
 void RocksdbBackend::erase_prefix(Family family, std::string_view prefix) {
+  STRAND_ASSERT(!hinted(placement(family).column), "range deletes and hints do not go together");
   const ColumnKey begin(family, prefix);
   std::string end = behind(begin.bytes());
   // A prefix of nothing but 0xff has no end; no key of ours is so long.
