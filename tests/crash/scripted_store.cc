@@ -10,7 +10,9 @@
 #include "store/engine/backend.h"
 #include "store/open.h"
 #include "store/rocksdb/rocksdb_backend.h"
+#include "store/sqlite/sqlite_backend.h"
 #include "store/url.h"
+#include "unit/faulty_vfs.h"
 
 namespace strand::crash {
 
@@ -20,11 +22,23 @@ constexpr std::size_t cache_bytes = std::size_t{1} << 20U;
 
 class RealDisk final : public ScriptedDisk {
  public:
-  explicit RealDisk(faults::DiskScript& script) : rocksdb_(faults::scripted_env(script)) {}
+  explicit RealDisk(faults::DiskScript& script) : rocksdb_(faults::scripted_env(script)) {
+    sqlite_.fault = [&script](const FaultyVfs::Event& event) {
+      return script.before(operation(event)) == 0 ? SQLITE_OK : SQLITE_IOERR;
+    };
+    sqlite_.done = [&script](const FaultyVfs::Event& event) { script.after(operation(event)); };
+  }
   [[nodiscard]] ::rocksdb::Env& rocksdb() const { return *rocksdb_; }
+  [[nodiscard]] const std::string& sqlite() const { return sqlite_.name(); }
 
  private:
+  static faults::DiskOperation operation(const FaultyVfs::Event& event) {
+    using Kind = faults::DiskOperation::Kind;
+    return {.kind = event.what == "sync" ? Kind::sync : Kind::append, .file = event.file};
+  }
+
   std::unique_ptr<::rocksdb::Env> rocksdb_;
+  FaultyVfs sqlite_;
 };
 
 class KilledAtBatches final : public engine::Backend {
@@ -59,6 +73,9 @@ Result<std::unique_ptr<engine::Backend>> open_disk(std::string_view url, const R
   if (parsed->scheme == store::Url::Scheme::rocksdb) {
     return rocks::open_rocksdb(
         parsed->rest, {.cache_bytes = cache_bytes, .create = true, .env = &disk.rocksdb()});
+  }
+  if (parsed->scheme == store::Url::Scheme::sqlite) {
+    return sqlite::open_sqlite(parsed->rest, cache_bytes, true, disk.sqlite());
   }
   return failure(Errc::unsupported, "no such store in the crash tests");
 }
