@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,6 +53,8 @@ class ScriptedBackend final : public engine::Backend {
     write_faults_ = false;
     reopen_faults_ = 0;
   }
+  // How much room there is left, from now on.
+  void set_free_bytes(std::uint64_t bytes) { free_bytes_ = bytes; }
   // Until released, writes stop before they do anything.
   void hold_writes() {
     const std::lock_guard lock(mutex_);
@@ -68,6 +72,9 @@ class ScriptedBackend final : public engine::Backend {
   [[nodiscard]] std::size_t reopens() const { return reopens_.count(); }
 
   // --- The backend ---
+
+  [[nodiscard]] bool in_memory() const override { return true; }
+  [[nodiscard]] std::optional<std::uint64_t> free_bytes() const override { return free_bytes_; }
 
   Result<std::optional<std::string>> get(engine::Family family,
                                          std::string_view key) const override {
@@ -100,6 +107,7 @@ class ScriptedBackend final : public engine::Backend {
   }
 
  private:
+  std::atomic<std::uint64_t> free_bytes_ = UINT64_MAX;
   Contents contents_;
   Signal writes_;
   Signal synced_writes_;

@@ -11,6 +11,7 @@
 #include <rocksdb/table.h>
 
 #include "base/text.h"
+#include "store/rocksdb/notes.h"
 
 namespace strand::rocks {
 
@@ -47,8 +48,6 @@ struct Budget {
   // pages of a log whose sync has failed may look well and not be on disk.
   result.avoid_flush_during_recovery = false;
   result.track_and_verify_wals_in_manifest = true;
-  result.info_log_level = ::rocksdb::WARN_LEVEL;
-  result.keep_log_file_num = 4;
   result.stats_dump_period_sec = 0;
   result.stats_persist_period_sec = 0;
   return result;
@@ -114,8 +113,10 @@ Result<std::unique_ptr<Database>> Database::open(const fs::path& folder, const O
   const Budget budget(options.cache_bytes);
   std::unique_ptr<Database> result(new Database);
   ::rocksdb::DB* db = nullptr;
-  const auto status = ::rocksdb::DB::Open(database_options(options, budget), folder.native(),
-                                          all_columns(budget), &result->columns_, &db);
+  ::rocksdb::DBOptions settings = database_options(options, budget);
+  settings.info_log = open_notes(folder.parent_path() / "notes");
+  const auto status =
+      ::rocksdb::DB::Open(settings, folder.native(), all_columns(budget), &result->columns_, &db);
   if (!status.ok()) {
     return std::unexpected(
         describe(fmt::format("open the store in {}", base::printable(folder.native())), status));
