@@ -152,7 +152,8 @@ def run(job, options):
     started = time.monotonic()
     with open(os.path.join(scratch, "log"), "w+b") as log:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=log,
+            command, cwd=temp if job.kind == "example" else ROOT, env=env,
+            stdin=subprocess.DEVNULL, stdout=log,
             stderr=subprocess.STDOUT, start_new_session=True,
         )
         RUNNING.add(process.pid)

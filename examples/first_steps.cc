@@ -3,7 +3,7 @@
 #include <strand/strand.h>
 
 int main() {
-  const auto store = strand::open("memory:").value();
+  const auto store = strand::open("rocksdb:first-steps").value();
 
   strand::Transaction work;  // all of it happens, or nothing
   for (const char* step : {"charge", "pack", "ship"}) {

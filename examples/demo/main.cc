@@ -1,4 +1,4 @@
-// strand-demo: what Strand does, in five scenes that check what they say.
+// strand-demo: what Strand does, in six scenes that check what they say.
 
 #include <exception>
 #include <iostream>
@@ -9,14 +9,16 @@
 int main() {
   try {
     demo::Stage stage;
-    std::cout << "Strand: durable, ordered, per-key work. Five scenes on a store in memory.\n";
+    std::cout << "Strand: durable, ordered, per-key work. Six scenes on embedded RocksDB.\n";
     demo::many_workers(stage);
     demo::a_stalled_worker(stage);
     demo::a_message_that_fails(stage);
     demo::one_transaction(stage);
     demo::close_and_open(stage);
+    demo::a_killed_process(stage);
     demo::nothing_is_lost(stage);
     std::cout << "\nEvery line with a ✓ was checked while you watched. Next:\n"
+                 "   build/release/strand help  the command line\n"
                  "   examples/first_steps.cc   a program to begin with\n"
                  "   docs/semantics.md         what exactly is promised\n"
                  "   ./dev test, ./dev sim     how it is proven\n";

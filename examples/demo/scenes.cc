@@ -1,9 +1,13 @@
 #include "scenes.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <iostream>
 #include <string>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 // Scenes 2 to 5, on lanes of a small shop.
 
@@ -121,6 +125,34 @@ void close_and_open(Stage& stage) {
   const Lease next = lease(stage.store(), "orders", "carol");
   claim(bodies(next) == "pack", "the lane goes on with 'pack'");
   need(ack(stage.store(), next));
+}
+
+void a_killed_process(Stage& stage) {
+  std::cout << "\n6. A process that is killed with work in its hands\n" << std::flush;
+  constexpr int messages = 500;
+  stage.close();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    stage.open();
+    for (int i = 1; i <= messages; ++i)
+      send(stage.store(), {message("orders", "dave", "step " + std::to_string(i))});
+    static_cast<void>(lease(stage.store(), "orders", "dave"));
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  claim(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+        "another process sends 500 steps, leases them, and dies of kill -9");
+  stage.open();
+  claim(!ready(stage.store(), "orders", "dave"), "its lease outlives it: nobody else may act yet");
+  stage.let_pass(1min);
+  const Lease next = lease(stage.store(), "orders", "dave");
+  claim(bodies(next) == "step 1", "when it has run out, 'step 1' comes first, and alone");
+  need(ack(stage.store(), next));
+  const Lease rest = lease(stage.store(), "orders", "dave");
+  claim(rest.messages.size() == messages - 1 && rest.messages.back().body == "step 500",
+        "then all the others, in order: nothing confirmed was lost");
+  need(ack(stage.store(), rest));
 }
 
 void nothing_is_lost(Stage& stage) {

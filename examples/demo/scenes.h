@@ -17,6 +17,7 @@ void one_transaction(Stage& stage);
 // A store that is closed with work in it.
 void close_and_open(Stage& stage);
 // The books of every queue balance.
+void a_killed_process(Stage& stage);
 void nothing_is_lost(Stage& stage);
 
 }  // namespace demo

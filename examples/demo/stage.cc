@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <iostream>
 #include <optional>
+#include <system_error>
+
+#include <stdlib.h>
 
 namespace demo {
 
@@ -19,12 +22,23 @@ void claim(bool holds, std::string_view what) {
   std::cout << " ✓ " << what << std::endl;
 }
 
-Stage::Stage() : clock_(std::make_shared<strand::ManualClock>()) { open(); }
+Stage::Stage() : clock_(std::make_shared<strand::ManualClock>()) {
+  std::string name = std::filesystem::temp_directory_path() / "strand-demo-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) throw Broken("cannot make a folder like " + name);
+  folder_ = name;
+  open();
+}
+
+Stage::~Stage() {
+  store_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
 
 void Stage::open() {
   strand::OpenOptions options;
   options.clock = clock_;
-  store_ = need(strand::open("memory:demo", options));
+  store_ = need(strand::open(url(), options));
 }
 
 strand::Send message(std::string queue, std::string key, std::string body) {

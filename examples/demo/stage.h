@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -31,17 +32,23 @@ T need(strand::Result<T> result) {
   return *std::move(result);
 }
 
-// The store of all scenes. Its clock is moved by hand, so that a minute passes at once.
+// The store of all scenes, in a folder that goes with it. Its clock is moved by hand, so that a
+// minute passes at once.
 class Stage {
  public:
   Stage();
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+  ~Stage();
 
+  [[nodiscard]] std::string url() const { return "rocksdb:" + (folder_ / "store").native(); }
   [[nodiscard]] strand::Store& store() { return *store_; }
   void let_pass(strand::Duration time) { clock_->advance(time); }
   void close() { store_.reset(); }
   void open();
 
  private:
+  std::filesystem::path folder_;
   std::shared_ptr<strand::ManualClock> clock_;
   std::unique_ptr<strand::Store> store_;
 };

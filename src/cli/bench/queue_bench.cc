@@ -465,13 +465,16 @@ Result<void> QueueBench::remove_queue(const std::string& queue) {
 Result<void> QueueBench::round(unsigned number) {
   if (auto done = baselines(); !done) return done;
   Load filled(*store_, options_, fmt::format("filled-{}", number));
+  // So that the queue is there when the first consumer asks.
+  std::mt19937_64 random(number);
+  if (auto sent = filled.send(random, options_.batch, options_.durability); !sent) {
+    return std::unexpected(sent.error());
+  }
   if (auto done = enqueue(filled); !done) return done;
   if (auto done = drain(filled); !done) return done;
   report_.rss_mb = std::max(report_.rss_mb, rss_mb());
   if (auto done = remove_queue(filled.queue()); !done) return done;
   Load cycled(*store_, options_, fmt::format("cycled-{}", number));
-  // So that the queue is there when the first consumer asks.
-  std::mt19937_64 random(number);
   if (auto sent = cycled.send(random, options_.batch, options_.durability); !sent) {
     return std::unexpected(sent.error());
   }
