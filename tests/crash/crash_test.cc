@@ -5,20 +5,17 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <strand/strand.h>
 
+#include "crash/child.h"
 #include "crash/ledger.h"
 #include "store/check/check.h"
 #include "store/open.h"
@@ -36,80 +33,6 @@ struct Where {
 };
 
 void PrintTo(const Where& where, std::ostream* out) { *out << where.store << " " << where.point; }
-
-// A process, and the lines that it writes.
-class Child {
- public:
-  explicit Child(std::vector<std::string> words) {
-    int ends[2] = {-1, -1};
-    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
-    std::vector<char*> arguments;
-    for (std::string& word : words)
-      arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(ends[1], STDOUT_FILENO);
-      ::execv(arguments[0], arguments.data());
-      ::_exit(127);
-    }
-    ::close(ends[1]);
-    out_ = ends[0];
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      ::waitpid(pid_, nullptr, 0);
-    }
-    ::close(out_);
-  }
-
-  // The next line; nothing when the process is gone, or `until` has passed.
-  std::optional<std::string> line(std::chrono::steady_clock::time_point until) {
-    while (true) {
-      if (const std::size_t end = text_.find('\n', read_); end != std::string::npos) {
-        std::string result = text_.substr(read_, end - read_);
-        read_ = end + 1;
-        return result;
-      }
-      text_.erase(0, read_);
-      read_ = 0;
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-          until - std::chrono::steady_clock::now());
-      pollfd waiting = {.fd = out_, .events = POLLIN, .revents = 0};
-      if (left <= 0ms || ::poll(&waiting, 1, static_cast<int>(left.count())) <= 0) {
-        return std::nullopt;
-      }
-      char buffer[65'536];
-      const ssize_t count = ::read(out_, buffer, sizeof buffer);
-      if (count <= 0) {
-        over_ = true;
-        return std::nullopt;
-      }
-      text_.append(buffer, static_cast<std::size_t>(count));
-    }
-  }
-  // It has closed its end of the pipe, and all that it wrote was read.
-  [[nodiscard]] bool over() const { return over_; }
-
-  void kill() const { ::kill(pid_, SIGKILL); }
-  // How it ended.
-  int wait() {
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return status;
-  }
-
- private:
-  pid_t pid_ = -1;
-  int out_ = -1;
-  std::string text_;
-  std::size_t read_ = 0;
-  bool over_ = false;
-};
 
 class Crash : public ::testing::TestWithParam<Where> {
  protected:
@@ -151,7 +74,7 @@ class Crash : public ::testing::TestWithParam<Where> {
       ledger_.hear(*line);
     }
     if (anywhere) {
-      child.kill();
+      child.signal(SIGKILL);
       while (auto line = child.line(begin + 120s))
         ledger_.hear(*line);
     }
