@@ -344,7 +344,15 @@ void Engine::State::link_loaded() {
       lane->edits = 1;
       lanes.push_back(lane.get());
     }
+    // Lanes lie anywhere in memory: each is asked for some messages before its turn.
+    auto ahead = queue->messages.begin();
+    for (int i = 0; i < 16 && ahead != queue->messages.end(); ++i)
+      ++ahead;
     for (MessageNode& message : queue->messages) {
+      if (ahead != queue->messages.end()) {
+        if (ahead->lane != nullptr) __builtin_prefetch(&ahead->lane->visible[ahead->priority], 1);
+        ++ahead;
+      }
       if (message.where == Where::leased) {
         if (message.lane == nullptr) tally_unkeyed(message, 1);
       } else {

@@ -97,7 +97,12 @@ enum class Where : std::uint8_t {
   leased,
 };
 
-struct MessageNode : ReadyEntry, ByIdHook {
+// There are millions: the small members stand first, where they fill what ReadyEntry leaves.
+struct MessageNode : ByIdHook, ReadyEntry {
+  Where where = Where::nowhere;
+  bool has_state = false;  // a state entry is persisted
+  bool own_body = false;   // a body entry of its own is persisted
+  bool settling = false;   // named by the transaction that is being checked
   MessageId id{};
   Time due{};
   Queue* queue = nullptr;
@@ -108,10 +113,6 @@ struct MessageNode : ReadyEntry, ByIdHook {
   std::uint32_t bytes = 0;        // of body and headers
   std::uint32_t deliveries = 0;
   std::uint32_t attempts = 0;
-  Where where = Where::nowhere;
-  bool has_state = false;  // a state entry is persisted
-  bool own_body = false;   // a body entry of its own is persisted
-  bool settling = false;   // named by the transaction that is being checked
 
   [[nodiscard]] Place place() const { return {.due = due, .id = id}; }
   [[nodiscard]] std::optional<Time> expires_at() const {
@@ -132,6 +133,8 @@ struct MessageNode : ReadyEntry, ByIdHook {
     return *extras;
   }
 };
+
+static_assert(sizeof(MessageNode) <= 136, "malloc then takes 144 bytes for it, and not 160");
 
 struct ByPlace {
   bool operator()(const MessageNode& a, const MessageNode& b) const {
