@@ -59,7 +59,8 @@ std::optional<Entry> read_row(Family family) {
   const Table& table = sqlite::table_of(family);
   sqlite3_stmt* const scan = statement(family, Connection::Use::scan);
   Binder binder(scan);
-  sqlite::bind_key(table.key, sqlite::key_fields(table.key, {}), binder);
+  const auto from = sqlite::key_fields(table.key, {});  // must live until the step
+  sqlite::bind_key(table.key, from, binder);
   std::optional<Entry> found;
   if (sqlite3_step(scan) == SQLITE_ROW) {
     Row row(scan);

@@ -211,11 +211,10 @@ class Run {
     Transaction transaction;
     transaction.durability = draw_.kind<Durability>(2);
     if (draw_.below(4) == 0) {
-      transaction.id =
-          TransactionId{.client = draw_.number(),
-                        .number = ++numbers_,
-                        .time = store_.now() - (draw_.rarely() ? draw_.duration() : Duration{0}),
-                        .lowest_unanswered = draw_.number()};
+      transaction.id = TransactionId{.client = draw_.number(),
+                                     .number = ++numbers_,
+                                     .time = draw_.rarely() ? Time{draw_.duration()} : store_.now(),
+                                     .lowest_unanswered = draw_.number()};
     }
     for (int left = draw_.below(4); left > 0; --left) {
       switch (draw_.below(8)) {
