@@ -77,7 +77,7 @@ void run(std::string_view text) {
   FUZZ_REQUIRE(hint.empty() || hint.starts_with("; did you mean '"), "a suggestion, or none");
 }
 
-const Target target("cli_values", run, 10'000);
+const Target target("cli_values", run, 4'000);
 
 }  // namespace
 

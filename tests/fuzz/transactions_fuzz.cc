@@ -338,7 +338,7 @@ class Run {
 
 void run(std::string_view bytes) { Run(bytes).go(); }
 
-const Target target("transactions", run, 1'000);
+const Target target("transactions", run, 5'000);
 
 }  // namespace
 
