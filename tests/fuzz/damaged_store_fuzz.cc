@@ -230,7 +230,7 @@ void run(std::string_view bytes) {
   open_damaged(entries);
 }
 
-const Target target("damaged_store", run, 1'500);
+const Target target("damaged_store", run, 1'000);
 
 }  // namespace
 
