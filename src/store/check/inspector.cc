@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "store/engine/bounds.h"
+
 namespace strand::check {
 
 using engine::Family;
@@ -17,9 +19,7 @@ constexpr std::uint64_t progress_every = 100'000;
 // How far numbers go on above the highest one that is in use, when the reservation is lost: those
 // that were in use and are gone must not come again either.
 constexpr std::uint64_t numbers_margin = std::uint64_t{1} << 40U;
-constexpr std::uint64_t numbers_end = std::numeric_limits<std::uint64_t>::max() - numbers_margin;
-// The end of the year 9999; the engine's order of turns has room for hardly more.
-constexpr Time last_time{Duration{253'402'300'799'999}};
+constexpr std::uint64_t numbers_end = engine::numbers_max - numbers_margin;
 
 std::string hex(std::string_view bytes) {
   std::string text;
@@ -36,14 +36,14 @@ std::uint64_t hash_of(std::string_view lane_key) {
   return std::hash<std::string_view>{}(lane_key) | 1U;
 }
 
-bool is_absurd(Time time) { return time < Time{} || time > last_time; }
+bool is_absurd(Time time) { return engine::is_absurd(time); }
 
 const Limits& widest_limits() {
   static const Limits limits = [] {
     Limits widest;
     widest.name_bytes_max = widest.key_bytes_max = std::numeric_limits<std::size_t>::max();
     widest.backoff_steps_max = std::numeric_limits<std::size_t>::max();
-    widest.delay_max = widest.lease_max = last_time.time_since_epoch();
+    widest.delay_max = widest.lease_max = engine::last_time.time_since_epoch();
     return widest;
   }();
   return limits;
@@ -155,13 +155,15 @@ Result<void> Inspector::read_meta() {
           fmt::format("the store has format {}, which never was: restore a backup", meta_->format));
   }
   time_lost_ = is_absurd(meta_->time);
-  if (meta_->numbers_reserved == 0 || meta_->next_queue == 0 || time_lost_) {
+  const bool numbers_lost =
+      meta_->numbers_reserved == 0 || meta_->numbers_reserved > engine::numbers_max;
+  if (numbers_lost || meta_->next_queue == 0 || time_lost_) {
     found(Kind::bad_meta, true,
           fmt::format("the store reserved numbers up to {} and queue ids up to {}, at {} ms from "
                       "1970; repair counts anew",
                       meta_->numbers_reserved, meta_->next_queue,
                       meta_->time.time_since_epoch().count()));
-    numbers_low_ = numbers_low_ || meta_->numbers_reserved == 0;
+    numbers_low_ = numbers_low_ || numbers_lost;
     queue_ids_low_ = queue_ids_low_ || meta_->next_queue == 0;
   }
   return {};

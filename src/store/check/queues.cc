@@ -149,10 +149,11 @@ void Inspector::drop_of_missing_queue(std::uint32_t id, QueueSeen& queue) {
   // A message that cannot be read might belong to it.
   const bool sure = unreadable_messages_.empty();
   if (queue.has_counters) {
+    const bool droppable = sure || !queue.counters;  // what cannot be read helps nobody
     found(
-        Kind::orphan_counters, sure,
+        Kind::orphan_counters, droppable,
         fmt::format("there are counters of queue {}, which does not exist; repair drops them", id));
-    if (sure) repairs_.erase(Family::counters, engine::queue_key(QueueId{id}));
+    if (droppable) repairs_.erase(Family::counters, engine::queue_key(QueueId{id}));
   }
   if (queue.subscribed) {
     found(Kind::orphan_subscription, sure,

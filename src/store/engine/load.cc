@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "store/engine/bounds.h"
 #include "store/engine/state.h"
 
 // Reading a store: every entry is decoded into the state that its writer had.
@@ -13,6 +14,27 @@ namespace {
 constexpr std::uint32_t format = 1;
 // Leases last at least so long after a reopen, once each.
 constexpr Duration reopen_grace = std::chrono::seconds{10};
+
+// Settings are added to times. An absurd one counts as ten years: the store opens, so that it can
+// be configured again.
+Duration bounded(Duration duration) {
+  return is_absurd(Time{duration}) ? std::chrono::hours{24 * 3650} : duration;
+}
+
+// A number that is not would be given out again.
+bool is_reserved(std::uint64_t number, const MetaRecord& meta) {
+  return number < meta.numbers_reserved;
+}
+
+QueueSettings bounded(QueueSettings settings) {
+  for (Duration& step : settings.backoff)
+    step = bounded(step);
+  if (settings.ttl) settings.ttl = bounded(*settings.ttl);
+  settings.dedup_window = bounded(settings.dedup_window);
+  settings.lease = bounded(settings.lease);
+  settings.starvation_after = bounded(settings.starvation_after);
+  return settings;
+}
 
 }  // namespace
 
@@ -64,7 +86,9 @@ Result<void> Engine::State::load_meta(Time wall, const Identity& identity,
     now_ = wall;
   } else {
     const auto meta = decode<MetaRecord>(**entry);
-    if (!meta) return std::unexpected(damaged(Family::meta, meta_key()));
+    if (!meta || is_absurd(meta->time) || meta->numbers_reserved > numbers_max) {
+      return std::unexpected(damaged(Family::meta, meta_key()));
+    }
     if (meta->format > format) {
       return failure(
           Errc::unsupported,
@@ -86,11 +110,12 @@ Result<void> Engine::State::load_queues() {
   auto done = each(Family::queue, [&](std::string_view key, std::string_view value) {
     const auto id = decode_lane_key(key);
     auto record = decode<QueueRecord>(value);
-    if (!id || !record || !id->key.empty()) return false;
+    if (!id || !record || !id->key.empty() || queues_.contains(record->name)) return false;
+    if (static_cast<std::uint32_t>(id->queue) >= meta_.next_queue) return false;
     auto queue = std::make_unique<Queue>();
     queue->id = id->queue;
     queue->name = record->name;
-    queue->settings = std::move(record->settings);
+    queue->settings = bounded(std::move(record->settings));
     queue->paused = record->paused;
     queues_by_id_.emplace(static_cast<std::uint32_t>(queue->id), queue.get());
     queues_.emplace(queue->name, std::move(queue));
@@ -124,14 +149,15 @@ Result<void> Engine::State::load_topics() {
   auto done = each(Family::topic, [&](std::string_view key, std::string_view value) {
     const auto settings = decode<TopicSettings>(value);
     if (!settings) return false;
-    topics_[std::string(key)].settings = *settings;
+    topics_[std::string(key)].settings = {.retain = bounded(settings->retain)};
     return true;
   });
   if (!done) return done;
   done = each(Family::retained, [&](std::string_view key, std::string_view value) {
     const auto name = decode_retained_key(key);
     const auto record = decode<PublicationRecord>(value);
-    if (!name || !record) return false;
+    if (!name || !record || is_absurd(record->at)) return false;
+    if (!is_reserved(static_cast<std::uint64_t>(name->second), meta_)) return false;
     const auto topic = topics_.find(name->first);
     if (topic == topics_.end()) return false;
     topic->second.retained.push_back({.id = name->second, .at = record->at});
@@ -157,7 +183,9 @@ Result<void> Engine::State::load_instances() {
     if (!value) return std::unexpected(value.error());
     auto record = *value ? decode<InstanceRecord>(**value) : std::nullopt;
     const auto place = decode_lane_key(key);
-    if (!record || !place) return std::unexpected(damaged(Family::instance, key));
+    if (!record || !place || !is_reserved(record->number, meta_)) {
+      return std::unexpected(damaged(Family::instance, key));
+    }
     const auto queue = queues_by_id_.find(static_cast<std::uint32_t>(place->queue));
     if (queue == queues_by_id_.end()) return std::unexpected(damaged(Family::instance, key));
     ++queue->second->open_executions;
@@ -171,9 +199,10 @@ Result<void> Engine::State::load_messages() {
   const auto read = [&](std::string_view key, std::string_view value) {
     const auto id = decode_number_key(key);
     const auto record = decode<MessageRecord>(value);
-    if (!id || !record) return false;
+    if (!id || !record || !is_reserved(*id, meta_)) return false;
     const auto queue = queues_by_id_.find(static_cast<std::uint32_t>(record->queue));
     if (queue == queues_by_id_.end()) return false;
+    if (record->name && queue->second->find_name(*record->name) != nullptr) return false;
     MessageNode& message = accept_node(*queue->second, MessageId{*id}, *record);
     if (message.extras && message.extras->body_at) {
       ++shared_bodies_[static_cast<std::uint64_t>(*message.extras->body_at)];
@@ -219,6 +248,7 @@ Result<void> Engine::State::load_lanes() {
     if (record->park_reason) {
       lane.park_reason = std::make_unique<std::string>(std::move(*record->park_reason));
     }
+    if (record->hint && is_absurd(Time{record->hint->grace})) return false;
     if (record->hint) lane.hint = std::make_unique<HintRecord>(std::move(*record->hint));
     return true;
   });
@@ -228,7 +258,7 @@ Result<void> Engine::State::load_leases(Time opened_at, Loading why) {
   return each(Family::lease, [&](std::string_view key, std::string_view value) {
     const auto epoch = decode_number_key(key);
     auto record = decode<LeaseRecord>(value);
-    if (!epoch || !record) return false;
+    if (!epoch || !record || !is_reserved(*epoch, meta_)) return false;
     const auto queue = queues_by_id_.find(static_cast<std::uint32_t>(record->queue));
     if (queue == queues_by_id_.end()) return false;
     auto node = std::make_unique<LeaseNode>();
@@ -250,11 +280,12 @@ Result<void> Engine::State::load_leases(Time opened_at, Loading why) {
       if (found == loaded_.end()) continue;  // acked since
       MessageNode& message = *found->second;
       if (message.lease != nullptr || message.lane != lease.lane) return false;
+      if (message.queue != lease.queue) return false;
       if (const auto expires_at = message.expires_at()) ttl_ends_.erase({*expires_at, message.id});
       ++message.deliveries;
       lease.add(message, carried.pull);
     }
-    if (lease.lane == nullptr && lease.carried == 0) return false;
+    if (lease.lane == nullptr && lease.carried != 1) return false;
     if (why == Loading::open && !lease.graced) {
       lease.graced = true;
       lease.expires_at = std::max(lease.expires_at, opened_at + reopen_grace);
@@ -285,7 +316,7 @@ Result<void> Engine::State::load_ids() {
     auto record = decode<ReceiptRecord>(value);
     if (!id || !record) return false;
     const auto client = clients_.find(id->first);
-    if (client == clients_.end()) return false;
+    if (client == clients_.end() || record->forget_at > client->second.forget_at) return false;
     receipt_ends_.emplace(record->forget_at, *id);
     client->second.receipts.emplace(id->second, std::move(*record));
     ++receipt_count_;

@@ -108,7 +108,11 @@ MessageRecord read_message(ByteReader& in) {
   record.queue = QueueId{in.varint32()};
   record.priority = read_enum(in, Priority::low);
   record.enqueued_at = in.time();
-  record.due = record.enqueued_at + in.duration();
+  const Duration delay = in.duration();
+  // A sum that is none was not written by encode.
+  if (delay > Duration::zero() && record.enqueued_at > Time::max() - delay) in.fail();
+  if (delay < Duration::zero() && record.enqueued_at < Time::min() - delay) in.fail();
+  if (in.ok()) record.due = record.enqueued_at + delay;
   if ((flags & has_key) != 0) record.key = in.string();
   if ((flags & has_expiry) != 0) record.expires_at = in.time();
   if ((flags & has_name) != 0) record.name = in.string();

@@ -1,0 +1,48 @@
+// URLs of stores: what is taken apart can be put together again, and a refusal says what to write.
+
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "fuzz/target.h"
+#include "store/url.h"
+
+namespace strand::fuzz {
+
+namespace {
+
+std::string_view scheme_of(store::Url::Scheme scheme) {
+  switch (scheme) {
+    case store::Url::Scheme::memory:
+      return "memory";
+    case store::Url::Scheme::rocksdb:
+      return "rocksdb";
+    case store::Url::Scheme::sqlite:
+      return "sqlite";
+  }
+  return {};
+}
+
+void run(std::string_view text) {
+  const auto url = store::parse_url(text);
+  if (url) {
+    const std::string again = std::string(scheme_of(url->scheme)) + ":" + url->rest;
+    FUZZ_REQUIRE(again == text, "a URL is its kind, a colon and the rest, and nothing else");
+    const bool on_disk = url->scheme != store::Url::Scheme::memory;
+    FUZZ_REQUIRE(!on_disk || !url->rest.empty(), "a store on disk has a path");
+    FUZZ_REQUIRE(!on_disk || url->rest.find('\0') == std::string::npos,
+                 "a path with a zero byte would name another file than it says");
+    return;
+  }
+  const Error& error = url.error();
+  FUZZ_REQUIRE(error.code == Errc::invalid_argument || error.code == Errc::unsupported,
+               "a URL is refused as bad, or as unsupported");
+  FUZZ_REQUIRE(!error.message.empty() && base::is_plain_text(error.message),
+               "a refusal is one line that a terminal can show");
+}
+
+const Target target("urls", run);
+
+}  // namespace
+
+}  // namespace strand::fuzz
