@@ -110,17 +110,54 @@ Error describe(std::string_view doing, const ::rocksdb::Status& status) {
   return {Errc::io_error, fmt::format("cannot {}: {}", doing, why)};
 }
 
-Result<std::unique_ptr<Database>> Database::open(const fs::path& folder, const Options& options) {
+::rocksdb::Status Database::open(const fs::path& folder, const Options& options, Way way) {
   const Budget budget(options.cache_bytes);
-  std::unique_ptr<Database> result(new Database);
+  ::rocksdb::DBOptions database = database_options(options, budget);
+  database.wal_recovery_mode = way == Way::strict
+                                   ? ::rocksdb::WALRecoveryMode::kAbsoluteConsistency
+                                   : ::rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   ::rocksdb::DB* db = nullptr;
-  const auto status = ::rocksdb::DB::Open(database_options(options, budget), folder.native(),
-                                          all_columns(budget), &result->columns_, &db);
-  if (!status.ok()) {
-    return std::unexpected(
-        describe(fmt::format("open the store in {}", base::printable(folder.native())), status));
+  const auto status =
+      way == Way::read_only
+          ? ::rocksdb::DB::OpenForReadOnly(database, folder.native(), all_columns(budget),
+                                           &columns_, &db)
+          : ::rocksdb::DB::Open(database, folder.native(), all_columns(budget), &columns_, &db);
+  db_.reset(db);
+  return status;
+}
+
+// A log is read up to the first record that is not intact. Behind it there may be nothing of worth
+// (a write was cut off by power loss) or all that was confirmed since (the disk has damaged an old
+// record), and RocksDB cannot tell. So a log that is not intact to its end is first read without
+// changing anything, to see how far it goes: opening drops what lies behind.
+Result<std::unique_ptr<Database>> Database::open(const fs::path& folder, const Options& options,
+                                                 std::uint64_t synced) {
+  const std::string name = base::printable(folder.native());
+  const auto refused = [&](const ::rocksdb::Status& status) {
+    return std::unexpected(describe(fmt::format("open the store in {}", name), status));
+  };
+  const auto lost = [&](const Database& found) {
+    return failure(
+        Errc::corrupt,
+        fmt::format("the database in {} ends with change {}, and change {} was confirmed: its log "
+                    "is damaged, or it is older than the file synced beside it; keep a copy of the "
+                    "folder and go back to a backup, or remove that file to go on without what is "
+                    "lost",
+                    name, found.last_change(), synced));
+  };
+  std::unique_ptr<Database> result(new Database);
+  auto status = result->open(folder, options, Way::strict);
+  if (status.IsCorruption()) {
+    Database look;
+    if (const auto looked = look.open(folder, options, Way::read_only); !looked.ok()) {
+      return refused(looked);
+    }
+    if (look.last_change() < synced) return lost(look);
+    result.reset(new Database);
+    status = result->open(folder, options, Way::forgiving);
   }
-  result->db_.reset(db);
+  if (!status.ok()) return refused(status);
+  if (result->last_change() < synced) return lost(*result);
   return result;
 }
 

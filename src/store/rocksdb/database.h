@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -18,19 +19,25 @@ namespace strand::rocks {
 // An open RocksDB database with our column families. Closed when destroyed.
 class Database {
  public:
+  // `synced` is the number of the last change that is known to have been synced: a database that
+  // does not reach it has lost something, and is `corrupt`.
   static Result<std::unique_ptr<Database>> open(const std::filesystem::path& folder,
-                                                const Options& options);
+                                                const Options& options, std::uint64_t synced);
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
   ~Database();
 
+  // The number of the last change.
+  [[nodiscard]] std::uint64_t last_change() const { return db_->GetLatestSequenceNumber(); }
   [[nodiscard]] ::rocksdb::DB& db() const { return *db_; }
   [[nodiscard]] ::rocksdb::ColumnFamilyHandle* column(Column column) const {
     return columns_[static_cast<std::size_t>(column)];
   }
 
  private:
+  enum class Way : std::uint8_t { strict, forgiving, read_only };
   Database() = default;
+  ::rocksdb::Status open(const std::filesystem::path& folder, const Options& options, Way way);
   std::unique_ptr<::rocksdb::DB> db_;
   std::vector<::rocksdb::ColumnFamilyHandle*> columns_;
 };

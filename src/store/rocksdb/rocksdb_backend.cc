@@ -16,6 +16,7 @@
 #include "store/disk/owner_lock.h"
 #include "store/disk/place.h"
 #include "store/disk/room.h"
+#include "store/disk/synced_note.h"
 #include "store/rocksdb/database.h"
 #include "store/rocksdb/layout.h"
 #include "store/rocksdb/marker.h"
@@ -29,6 +30,9 @@ using engine::Family;
 using engine::Mutation;
 using engine::MutationBatch;
 
+// Says up to which change the database is known to have been synced.
+constexpr const char* synced_file = "synced";
+
 ::rocksdb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 std::string_view view(const ::rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
@@ -39,7 +43,12 @@ class RocksdbBackend final : public engine::Backend {
       : path_(std::move(path)),
         options_(options),
         lock_(std::move(lock)),
+        synced_(path_ / synced_file),
         database_(std::move(database)) {}
+  // What is closed is durable, as far as that can be had.
+  ~RocksdbBackend() override {
+    if (database_ && !failed_ && database_->db().SyncWAL().ok()) note_synced();
+  }
 
   Result<std::optional<std::string>> get(Family family, std::string_view key) const override;
   Result<void> scan(Family family, std::string_view first, std::string_view last,
@@ -58,6 +67,7 @@ class RocksdbBackend final : public engine::Backend {
     return describe(fmt::format("{} {}", doing, base::printable(path_.native())), status);
   }
   Result<void> translate(const MutationBatch& batch);
+  void note_synced() { synced_.write(database_->last_change()); }
   void erase_messages();
   void put(Family family, std::string_view key, std::string_view value);
   void erase(Family family, std::string_view key);
@@ -67,6 +77,8 @@ class RocksdbBackend final : public engine::Backend {
   const fs::path path_;
   const Options options_;
   const disk::OwnerLock lock_;
+  disk::SyncedNote synced_;
+  bool failed_ = false;                 // a write has failed, and reopen() has not succeeded since
   std::unique_ptr<Database> database_;  // none after a reopen that failed
   // Kept from write to write, for their memory.
   ::rocksdb::WriteBatch changes_;
@@ -109,7 +121,11 @@ Result<void> RocksdbBackend::write(const MutationBatch& batch, Durability durabi
   ::rocksdb::WriteOptions options;
   options.sync = durability == Durability::sync;
   const auto status = database_->db().Write(options, &changes_);
-  if (!status.ok()) return std::unexpected(trouble("write to", status));
+  if (!status.ok()) {
+    failed_ = true;
+    return std::unexpected(trouble("write to", status));
+  }
+  if (options.sync) note_synced();
   return {};
 }
 
@@ -203,9 +219,10 @@ Result<void> RocksdbBackend::bury(const MutationBatch& batch, std::size_t index)
 
 Result<void> RocksdbBackend::reopen() {
   database_.reset();
-  auto opened = Database::open(path_ / "data", options_);
+  auto opened = Database::open(path_ / "data", options_, synced_.read());
   if (!opened) return std::unexpected(std::move(opened).error());
   database_ = std::move(*opened);
+  failed_ = false;
   return {};
 }
 
@@ -223,7 +240,8 @@ Result<std::unique_ptr<engine::Backend>> open_rocksdb(const fs::path& path,
   auto lock = disk::OwnerLock::take(path / "owner", "rocksdb:" + base::printable(path.native()));
   if (!lock) return std::unexpected(std::move(lock).error());
   if (auto begun = begin_creation(path); !begun) return std::unexpected(std::move(begun).error());
-  auto database = Database::open(path / "data", options);
+  auto database =
+      Database::open(path / "data", options, disk::SyncedNote(path / synced_file).read());
   if (!database) return std::unexpected(std::move(database).error());
   if (auto ended = end_creation(path); !ended) return std::unexpected(std::move(ended).error());
   return std::make_unique<RocksdbBackend>(path, options, std::move(*lock), std::move(*database));
