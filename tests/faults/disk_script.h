@@ -11,9 +11,9 @@ namespace strand::faults {
 struct DiskOperation {
   enum class Kind : std::uint8_t { create, write, sync, truncate, rename, remove, sync_folder };
   Kind kind = Kind::write;
-  std::string file;          // its path; the new one of a rename; that of the folder
-  std::string from = {};     // the old path of a rename
-  std::uint64_t offset = 0;  // of a write; the new size of a truncation
+  std::string file;            // its path; the new one of a rename; that of the folder
+  std::string from = {};       // the old path of a rename
+  std::uint64_t offset = 0;    // of a write; the new size of a truncation
   std::string_view data = {};  // of a write; valid during the call
 
   // Whether it is about the log to which each commit is appended, and by whose sync it is durable.

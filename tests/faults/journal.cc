@@ -29,8 +29,8 @@ void change(const Mutation& mutation, Entries& entries) {
       std::string dead(mutation.value.substr(dead_key_bytes));
       if (message != entries.end()) dead.append(message->second);
       entries.erase({Family::message, key});
-      entries.insert_or_assign({Family::dead, std::string(mutation.value.substr(0, dead_key_bytes))},
-                               std::move(dead));
+      entries.insert_or_assign(
+          {Family::dead, std::string(mutation.value.substr(0, dead_key_bytes))}, std::move(dead));
       return;
     }
     case Mutation::Kind::erase_prefix: {

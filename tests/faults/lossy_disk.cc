@@ -36,7 +36,7 @@ LossyDisk::LossyDisk(fs::path folder) : folder_(std::move(folder)) {
     const std::string name = entry.path().filename();
     // Locks and notes for people are none of the model's business.
     if (!entry.is_regular_file() || name.starts_with("LO") || name.ends_with("-owner") ||
-        name.ends_with("-shm")) {
+        name.ends_with("-shm") || name.ends_with("-synced")) {
       continue;
     }
     std::ifstream in(entry.path(), std::ios::binary);

@@ -32,7 +32,8 @@ using namespace std::chrono_literals;
 // One life of a store: work, power loss, and what is left.
 class Life {
  public:
-  Life(OnDisk kind, std::uint64_t seed) : kind_(kind), random_(seed) {}
+  Life(OnDisk kind, std::uint64_t seed, bool lies = false)
+      : kind_(kind), lies_(lies), random_(seed) {}
 
   std::vector<std::string> live() {
     make_store(kind_, folder_.path(), clock_);
@@ -54,7 +55,7 @@ class Life {
     const bool heavy = random_() % 8 == 0;
     const std::uint64_t calls = 20 + random_() % (heavy ? 250 : 120);
     LossyDisk disk(files_of(kind_, folder_.path()));
-    PowerScript::Plan plan{.cut_at = random_() % (calls * 5), .seed = random_()};
+    PowerScript::Plan plan{.cut_at = random_() % (calls * 5), .seed = random_(), .lies = lies_};
     if (random_() % 3 == 0) plan.fail_sync = random_() % (plan.cut_at + 1);
     PowerScript script(disk, plan);
     {
@@ -109,6 +110,7 @@ class Life {
   }
 
   const OnDisk kind_;
+  const bool lies_;
   std::mt19937_64 random_;
   const FreshFolder folder_;
   const std::shared_ptr<ManualClock> clock_ = std::make_shared<ManualClock>();
@@ -124,6 +126,16 @@ TEST_P(PowerLoss, What_was_synced_stays_and_the_rest_goes_from_its_end) {
     for (const std::string& wrong : Life(kind, seed).live())
       ADD_FAILURE() << wrong;
   });
+}
+
+// That these tests can fail: a disk that syncs nothing is what they are there to find.
+TEST(PowerLossOnADiskThatLies, Is_found_out) {
+  for (const OnDisk kind : {OnDisk::rocksdb, OnDisk::sqlite}) {
+    bool found = false;
+    for (std::uint64_t seed = 1; seed <= 20 && !found; ++seed)
+      found = !Life(kind, seed, true).live().empty();
+    EXPECT_TRUE(found) << to_string(kind);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, PowerLoss, ::testing::ValuesIn(slices(50, 5'000)), slice_name);

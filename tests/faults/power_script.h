@@ -16,9 +16,10 @@ namespace strand::faults {
 class PowerScript final : public DiskScript {
  public:
   struct Plan {
-    std::uint64_t cut_at = 0;                      // counted from 0
+    std::uint64_t cut_at = 0;                     // counted from 0
     std::optional<std::uint64_t> fail_sync = {};  // the first sync from this operation on
     std::uint64_t seed = 0;
+    bool lies = false;  // it says that it has synced, and has not
   };
   PowerScript(LossyDisk& disk, const Plan& plan) : disk_(disk), plan_(plan), random_(plan.seed) {}
 
@@ -38,7 +39,10 @@ class PowerScript final : public DiskScript {
     }
     return 0;
   }
-  void after(const DiskOperation& operation) override { disk_.made(operation); }
+  void after(const DiskOperation& operation) override {
+    if (plan_.lies && operation.kind == DiskOperation::Kind::sync) return;
+    disk_.made(operation);
+  }
 
   [[nodiscard]] bool cut() const {
     const std::lock_guard lock(mutex_);

@@ -48,13 +48,10 @@ class ScriptedFile final : public ::rocksdb::FSWritableFileOwnerWrapper {
 
   IOStatus Append(const ::rocksdb::Slice& data, const IOOptions& options,
                   IODebugContext* debug) override {
-    DiskOperation write{.kind = Kind::write,
-                        .file = name_,
-                        .offset = size_,
-                        .data = {data.data(), data.size()}};
+    DiskOperation write{
+        .kind = Kind::write, .file = name_, .offset = size_, .data = {data.data(), data.size()}};
     const auto append = [&] {
-      IOStatus status =
-          target()->Append({write.data.data(), write.data.size()}, options, debug);
+      IOStatus status = target()->Append({write.data.data(), write.data.size()}, options, debug);
       if (status.ok()) size_ += write.data.size();
       return status;
     };
@@ -129,7 +126,8 @@ class ScriptedFileSystem final : public ::rocksdb::FileSystemWrapper {
                            IODebugContext* debug) override {
     return scripted(script_, {.kind = Kind::create, .file = name}, [&] {
       IOStatus status = target()->NewWritableFile(name, options, result, debug);
-      if (status.ok()) *result = std::make_unique<ScriptedFile>(std::move(*result), name, 0, script_);
+      if (status.ok())
+        *result = std::make_unique<ScriptedFile>(std::move(*result), name, 0, script_);
       return status;
     });
   }

@@ -111,11 +111,10 @@ int ScriptedVfs::write(sqlite3_file* file, const void* bytes, int count, sqlite3
   File& f = of(file);
   if (f.name == nullptr) return f.methods().xWrite(f.real(), bytes, count, at);
   DiskScript& script = f.vfs->script_;
-  DiskOperation write{
-      .kind = Kind::write,
-      .file = f.name,
-      .offset = static_cast<std::uint64_t>(at),
-      .data = {static_cast<const char*>(bytes), static_cast<std::size_t>(count)}};
+  DiskOperation write{.kind = Kind::write,
+                      .file = f.name,
+                      .offset = static_cast<std::uint64_t>(at),
+                      .data = {static_cast<const char*>(bytes), static_cast<std::size_t>(count)}};
   const int error = script.before(write);
   if (error != 0) write.data = write.data.substr(0, script.written_of(write));
   int code = SQLITE_OK;

@@ -28,8 +28,8 @@ inline void PrintTo(const Slice& slice, std::ostream* out) {
 // `quick` seeds of each store, or `full` ones with STRAND_TEST_FULL. STRAND_FAULT_SEED names one.
 inline std::vector<Slice> slices(std::uint64_t quick, std::uint64_t full) {
   std::vector<Slice> result;
-  const bool all = std::getenv("STRAND_TEST_FULL") != nullptr;       // NOLINT(concurrency-mt-unsafe)
-  const char* const one = std::getenv("STRAND_FAULT_SEED");          // NOLINT(concurrency-mt-unsafe)
+  const bool all = std::getenv("STRAND_TEST_FULL") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  const char* const one = std::getenv("STRAND_FAULT_SEED");     // NOLINT(concurrency-mt-unsafe)
   const std::uint64_t count = all ? full : quick;
   const std::uint64_t length = all ? std::max<std::uint64_t>(1, full / 10) : quick;
   for (const OnDisk kind : {OnDisk::rocksdb, OnDisk::sqlite}) {

@@ -69,8 +69,8 @@ Result<std::unique_ptr<Store>> open_journalled(const ScriptedSystem& system, con
   OpenOptions options;
   options.clock = clock;
   options.cache_bytes = cache_bytes;
-  return store::open_on(
-      std::make_unique<JournalledBackend>(*std::move(backend), journal, trouble), options);
+  return store::open_on(std::make_unique<JournalledBackend>(*std::move(backend), journal, trouble),
+                        options);
 }
 
 void make_store(OnDisk kind, const fs::path& folder, const std::shared_ptr<Clock>& clock) {

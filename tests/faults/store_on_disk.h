@@ -41,8 +41,7 @@ class ScriptedSystem {
 Result<std::unique_ptr<Store>> open_journalled(const ScriptedSystem& system,
                                                const std::filesystem::path& folder,
                                                const std::shared_ptr<Clock>& clock,
-                                               Journal& journal,
-                                               std::vector<std::string>& trouble);
+                                               Journal& journal, std::vector<std::string>& trouble);
 
 // Makes an empty store with its queues, on the real system, as the journal then knows.
 void make_store(OnDisk kind, const std::filesystem::path& folder,

@@ -79,8 +79,8 @@ std::vector<std::string> Ledger::compare(Store& store, bool lossy) {
       state[fact.place] = fact.value;
   }
   if (!fits) {
-    wrong.push_back(fmt::format("the store shows what no client was told ({} calls not synced)",
-                                tail_.size()));
+    wrong.push_back(
+        fmt::format("the store shows what no client was told ({} calls not synced)", tail_.size()));
     for (const auto& [place, value] : certain_) {
       const auto entry = found.find(place);
       const std::string shows = entry == found.end() ? "" : entry->second;
@@ -287,8 +287,7 @@ Result<void> Work::lease(Store& store) {
 }
 
 Result<void> Work::settle(Store& store) {
-  const auto chosen =
-      held_.begin() + static_cast<std::ptrdiff_t>(random_() % held_.size());
+  const auto chosen = held_.begin() + static_cast<std::ptrdiff_t>(random_() % held_.size());
   const Lease lease = std::move(*chosen);
   held_.erase(chosen);
   Transaction transaction;
