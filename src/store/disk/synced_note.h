@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
+#include <string>
+#include <utility>
 
 namespace strand::disk {
 
@@ -24,10 +26,17 @@ class SyncedNote {
   SyncedNote& operator=(const SyncedNote&) = delete;
   ~SyncedNote();
 
-  // All changes up to `number` are durable. Numbers only grow.
-  void write(std::uint64_t number);
-  // 0: nothing is known.
-  [[nodiscard]] std::uint64_t read() const;
+  struct Content {
+    std::uint64_t number = 0;  // 0: nothing is known
+    std::string files = {};    // what a backend has to say of its files; see `files_bytes_max`
+
+    friend bool operator==(const Content&, const Content&) = default;
+  };
+  static constexpr std::size_t files_bytes_max = 160;
+
+  // All changes up to `number` are durable, and so is what is said of the files. Numbers only grow.
+  void write(const Content& content);
+  [[nodiscard]] Content read() const;
   // For a store that starts anew.
   void remove();
 
@@ -36,7 +45,7 @@ class SyncedNote {
  private:
   const std::filesystem::path file_;
   int fd_ = -1;
-  std::uint64_t written_ = 0;
+  Content written_;
 };
 
 }  // namespace strand::disk

@@ -110,12 +110,14 @@ Error describe(std::string_view doing, const ::rocksdb::Status& status) {
   return {Errc::io_error, fmt::format("cannot {}: {}", doing, why)};
 }
 
-::rocksdb::Status Database::open(const fs::path& folder, const Options& options, Way way) {
+::rocksdb::Status Database::open(const fs::path& folder, const Options& options,
+                                 const std::shared_ptr<Seal>& seal, Way way) {
   const Budget budget(options.cache_bytes);
   ::rocksdb::DBOptions database = database_options(options, budget);
   database.wal_recovery_mode = way == Way::strict
                                    ? ::rocksdb::WALRecoveryMode::kAbsoluteConsistency
                                    : ::rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  if (way != Way::read_only) database.listeners.push_back(seal);
   ::rocksdb::DB* db = nullptr;
   const auto status =
       way == Way::read_only
@@ -131,33 +133,30 @@ Error describe(std::string_view doing, const ::rocksdb::Status& status) {
 // record), and RocksDB cannot tell. So a log that is not intact to its end is first read without
 // changing anything, to see how far it goes: opening drops what lies behind.
 Result<std::unique_ptr<Database>> Database::open(const fs::path& folder, const Options& options,
-                                                 std::uint64_t synced) {
-  const std::string name = base::printable(folder.native());
+                                                 const std::shared_ptr<Seal>& seal) {
   const auto refused = [&](const ::rocksdb::Status& status) {
-    return std::unexpected(describe(fmt::format("open the store in {}", name), status));
+    return std::unexpected(
+        describe(fmt::format("open the store in {}", base::printable(folder.native())), status));
   };
-  const auto lost = [&](const Database& found) {
-    return failure(
-        Errc::corrupt,
-        fmt::format("the database in {} ends with change {}, and change {} was confirmed: its log "
-                    "is damaged, or it is older than the file synced beside it; keep a copy of the "
-                    "folder and go back to a backup, or remove that file to go on without what is "
-                    "lost",
-                    name, found.last_change(), synced));
-  };
+  if (auto whole = seal->check_manifest(); !whole) return std::unexpected(whole.error());
   std::unique_ptr<Database> result(new Database);
-  auto status = result->open(folder, options, Way::strict);
+  auto status = result->open(folder, options, seal, Way::strict);
   if (status.IsCorruption()) {
     Database look;
-    if (const auto looked = look.open(folder, options, Way::read_only); !looked.ok()) {
+    if (const auto looked = look.open(folder, options, seal, Way::read_only); !looked.ok()) {
       return refused(looked);
     }
-    if (look.last_change() < synced) return lost(look);
+    if (auto whole = seal->check_end(look.last_change()); !whole) {
+      return std::unexpected(whole.error());
+    }
     result.reset(new Database);
-    status = result->open(folder, options, Way::forgiving);
+    status = result->open(folder, options, seal, Way::forgiving);
   }
   if (!status.ok()) return refused(status);
-  if (result->last_change() < synced) return lost(*result);
+  if (auto whole = seal->check_end(result->last_change()); !whole) {
+    return std::unexpected(whole.error());
+  }
+  seal->opened(result->db());
   return result;
 }
 

@@ -13,16 +13,17 @@
 
 #include "store/rocksdb/layout.h"
 #include "store/rocksdb/rocksdb_backend.h"
+#include "store/rocksdb/seal.h"
 
 namespace strand::rocks {
 
 // An open RocksDB database with our column families. Closed when destroyed.
 class Database {
  public:
-  // `synced` is the number of the last change that is known to have been synced: a database that
-  // does not reach it has lost something, and is `corrupt`.
+  // A database that has lost something which the seal knows of is `corrupt`.
   static Result<std::unique_ptr<Database>> open(const std::filesystem::path& folder,
-                                                const Options& options, std::uint64_t synced);
+                                                const Options& options,
+                                                const std::shared_ptr<Seal>& seal);
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
   ~Database();
@@ -37,7 +38,8 @@ class Database {
  private:
   enum class Way : std::uint8_t { strict, forgiving, read_only };
   Database() = default;
-  ::rocksdb::Status open(const std::filesystem::path& folder, const Options& options, Way way);
+  ::rocksdb::Status open(const std::filesystem::path& folder, const Options& options,
+                         const std::shared_ptr<Seal>& seal, Way way);
   std::unique_ptr<::rocksdb::DB> db_;
   std::vector<::rocksdb::ColumnFamilyHandle*> columns_;
 };

@@ -16,10 +16,10 @@
 #include "store/disk/owner_lock.h"
 #include "store/disk/place.h"
 #include "store/disk/room.h"
-#include "store/disk/synced_note.h"
 #include "store/rocksdb/database.h"
 #include "store/rocksdb/layout.h"
 #include "store/rocksdb/marker.h"
+#include "store/rocksdb/seal.h"
 
 namespace strand::rocks {
 
@@ -30,24 +30,23 @@ using engine::Family;
 using engine::Mutation;
 using engine::MutationBatch;
 
-// Says up to which change the database is known to have been synced.
-constexpr const char* synced_file = "synced";
-
 ::rocksdb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 std::string_view view(const ::rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
 class RocksdbBackend final : public engine::Backend {
  public:
   RocksdbBackend(fs::path path, const Options& options, disk::OwnerLock lock,
-                 std::unique_ptr<Database> database)
+                 std::shared_ptr<Seal> seal, std::unique_ptr<Database> database)
       : path_(std::move(path)),
         options_(options),
         lock_(std::move(lock)),
-        synced_(path_ / synced_file),
+        seal_(std::move(seal)),
         database_(std::move(database)) {}
   // What is closed is durable, as far as that can be had.
   ~RocksdbBackend() override {
-    if (database_ && !failed_ && database_->db().SyncWAL().ok()) note_synced();
+    if (database_ && !failed_ && database_->db().SyncWAL().ok()) {
+      seal_->synced(database_->db());
+    }
   }
 
   Result<std::optional<std::string>> get(Family family, std::string_view key) const override;
@@ -67,7 +66,6 @@ class RocksdbBackend final : public engine::Backend {
     return describe(fmt::format("{} {}", doing, base::printable(path_.native())), status);
   }
   Result<void> translate(const MutationBatch& batch);
-  void note_synced() { synced_.write(database_->last_change()); }
   void erase_messages();
   void put(Family family, std::string_view key, std::string_view value);
   void erase(Family family, std::string_view key);
@@ -77,7 +75,7 @@ class RocksdbBackend final : public engine::Backend {
   const fs::path path_;
   const Options options_;
   const disk::OwnerLock lock_;
-  disk::SyncedNote synced_;
+  const std::shared_ptr<Seal> seal_;
   bool failed_ = false;                 // a write has failed, and reopen() has not succeeded since
   std::unique_ptr<Database> database_;  // none after a reopen that failed
   // Kept from write to write, for their memory.
@@ -125,7 +123,7 @@ Result<void> RocksdbBackend::write(const MutationBatch& batch, Durability durabi
     failed_ = true;
     return std::unexpected(trouble("write to", status));
   }
-  if (options.sync) note_synced();
+  if (options.sync) seal_->synced(database_->db());
   return {};
 }
 
@@ -219,7 +217,7 @@ Result<void> RocksdbBackend::bury(const MutationBatch& batch, std::size_t index)
 
 Result<void> RocksdbBackend::reopen() {
   database_.reset();
-  auto opened = Database::open(path_ / "data", options_, synced_.read());
+  auto opened = Database::open(path_ / "data", options_, seal_);
   if (!opened) return std::unexpected(std::move(opened).error());
   database_ = std::move(*opened);
   failed_ = false;
@@ -240,11 +238,12 @@ Result<std::unique_ptr<engine::Backend>> open_rocksdb(const fs::path& path,
   auto lock = disk::OwnerLock::take(path / "owner", "rocksdb:" + base::printable(path.native()));
   if (!lock) return std::unexpected(std::move(lock).error());
   if (auto begun = begin_creation(path); !begun) return std::unexpected(std::move(begun).error());
-  auto database =
-      Database::open(path / "data", options, disk::SyncedNote(path / synced_file).read());
+  auto seal = std::make_shared<Seal>(path / "data", path / "synced");
+  auto database = Database::open(path / "data", options, seal);
   if (!database) return std::unexpected(std::move(database).error());
   if (auto ended = end_creation(path); !ended) return std::unexpected(std::move(ended).error());
-  return std::make_unique<RocksdbBackend>(path, options, std::move(*lock), std::move(*database));
+  return std::make_unique<RocksdbBackend>(path, options, std::move(*lock), std::move(seal),
+                                          std::move(*database));
 }
 
 }  // namespace strand::rocks

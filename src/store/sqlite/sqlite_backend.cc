@@ -1,9 +1,12 @@
 #include "store/sqlite/sqlite_backend.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -74,7 +77,12 @@ class SqliteBackend final : public engine::Backend {
   // older file.
   Result<void> check_synced(Contents contents);
   // What was committed so far is durable.
-  void note_synced() { synced_.write(commit_); }
+  void note_synced() {
+    noted_.number = std::max(noted_.number, commit_);
+    synced_.write(noted_);
+  }
+  // The log was copied: the file will never be shorter than now.
+  void note_size();
 
   // The batch, in the transaction that was begun.
   Result<void> commit(const engine::MutationBatch& batch);
@@ -94,6 +102,7 @@ class SqliteBackend final : public engine::Backend {
   const PageChecksums checksums_;
   const Place place_;
   disk::SyncedNote synced_;
+  disk::SyncedNote::Content noted_;
   std::uint64_t commit_ = 0;  // the number of the last commit, as the engine counts
   disk::OwnerLock owner_;
   const std::size_t cache_bytes_;
@@ -145,6 +154,7 @@ Result<void> SqliteBackend::connect(bool create) {
   }
   sqlite3_db_config(writer_->handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   failed_ = in_doubt_ = false;
+  note_size();
   return {};
 }
 
@@ -155,7 +165,18 @@ Result<void> SqliteBackend::check_synced(Contents contents) {
         writer_->query("SELECT commit_number FROM meta", [&](Row& row) { commit_ = row.number(); });
     if (!read) return read;
   }
-  const std::uint64_t synced = synced_.read();
+  noted_ = synced_.read();
+  const std::uint64_t synced = noted_.number;
+  // Of a page that is missing at the end of the file, SQLite makes one of zeros.
+  std::uint64_t size = 0;
+  std::from_chars(noted_.files.data(), noted_.files.data() + noted_.files.size(), size);
+  std::error_code error;
+  if (const std::uint64_t has = fs::file_size(place_.path, error); !error && has < size) {
+    return failure(Errc::corrupt,
+                   fmt::format("{} has {} bytes, and had {}: its end is missing; restore a backup "
+                               "of the store",
+                               base::printable(place_.path.native()), has, size));
+  }
   if (commit_ >= synced) return {};
   return failure(
       Errc::corrupt,
@@ -165,6 +186,13 @@ Result<void> SqliteBackend::check_synced(Contents contents) {
                   base::printable(place_.path.native()), commit_, synced,
                   base::printable(synced_.file().filename().native()),
                   base::printable(synced_.file().native())));
+}
+
+void SqliteBackend::note_size() {
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(place_.path, error);
+  if (!error) noted_.files = std::to_string(size);
+  note_synced();
 }
 
 Result<void> SqliteBackend::rescue() {
@@ -232,10 +260,12 @@ void SqliteBackend::close() {
     // Leaves an empty log even if another program has the database open. If it fails, the log stays
     // and is rescued at the next open. Whoever reads an old state right now is not waited for.
     sqlite3_busy_timeout(writer_->handle(), 0);
-    if (!set_durability(Durability::sync) || !writer_->checkpoint(true)) {
+    const bool synced = set_durability(Durability::sync).has_value();
+    const auto copied = synced ? writer_->checkpoint(true) : false;
+    if (!synced || !copied) {
       writer_->keep_log_at_close();
-    } else if (!failed_) {
-      note_synced();
+    } else if (*copied) {
+      note_size();
     }
   }
   writer_.reset();
@@ -378,6 +408,7 @@ Result<void> SqliteBackend::set_durability(Durability durability) {
 
 Result<void> SqliteBackend::copy_log() {
   auto copied = writer_->checkpoint(false);
+  if (copied && *copied) note_size();
   // The log is synced before the first page of it is copied: it can wait until there is room.
   if (copied || copied.error().code == Errc::store_full) return {};
   // After any other failure no later sync can be trusted.
