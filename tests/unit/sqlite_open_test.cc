@@ -221,7 +221,7 @@ TEST(SqliteOpen, A_damaged_header_is_corrupt_and_says_what_to_do) {
   write_file(folder / "store", bytes);
   const Error error = refused(folder / "store");
   EXPECT_EQ(error.code, Errc::corrupt);
-  expect_says(error, "strand check");
+  expect_says(error, "restore a backup");
 }
 
 TEST(SqliteOpen, A_damaged_row_is_corrupt_when_it_is_read) {

@@ -80,8 +80,7 @@ Error sqlite_error(const std::filesystem::path& path, int code, int error_number
   if (code == SQLITE_IOERR_DATA) {
     return {Errc::corrupt,
             fmt::format("a page of {} is not as the store wrote it: it is damaged, or another "
-                        "program has changed it; restore a backup of the store, or run `strand "
-                        "check --repair` on a copy",
+                        "program has changed it; restore a backup of the store",
                         file)};
   }
   switch (code & 0xff) {
