@@ -1,7 +1,9 @@
 #include "store/rocksdb/database.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <rocksdb/cache.h>
@@ -125,6 +127,15 @@ Error describe(std::string_view doing, const ::rocksdb::Status& status) {
                                            &columns_, &db)
           : ::rocksdb::DB::Open(database, folder.native(), all_columns(budget), &columns_, &db);
   db_.reset(db);
+  if (!status.ok()) return status;
+  std::string number;
+  const auto found =
+      db->Get({}, column(Column::small), {batch_key.data(), batch_key.size()}, &number);
+  if (found.IsNotFound()) return status;
+  if (!found.ok()) return found;
+  const auto [end, error] =
+      std::from_chars(number.data(), number.data() + number.size(), last_batch_);
+  if (error != std::errc{}) return ::rocksdb::Status::Corruption("the number of the last batch");
   return status;
 }
 
@@ -146,17 +157,17 @@ Result<std::unique_ptr<Database>> Database::open(const fs::path& folder, const O
     if (const auto looked = look.open(folder, options, seal, Way::read_only); !looked.ok()) {
       return refused(looked);
     }
-    if (auto whole = seal->check_end(look.last_change()); !whole) {
+    if (auto whole = seal->check_end(look.last_batch()); !whole) {
       return std::unexpected(whole.error());
     }
     result.reset(new Database);
     status = result->open(folder, options, seal, Way::forgiving);
   }
   if (!status.ok()) return refused(status);
-  if (auto whole = seal->check_end(result->last_change()); !whole) {
+  if (auto whole = seal->check_end(result->last_batch()); !whole) {
     return std::unexpected(whole.error());
   }
-  seal->opened(result->db());
+  seal->opened(result->db(), result->last_batch());
   return result;
 }
 

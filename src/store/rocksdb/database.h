@@ -28,8 +28,9 @@ class Database {
   Database& operator=(const Database&) = delete;
   ~Database();
 
-  // The number of the last change.
-  [[nodiscard]] std::uint64_t last_change() const { return db_->GetLatestSequenceNumber(); }
+  // The number of the last batch; each one puts its own under `batch_key`. (RocksDB's sequence
+  // numbers would not do: a flush forgets those of entries that were put and removed again.)
+  [[nodiscard]] std::uint64_t last_batch() const { return last_batch_; }
   [[nodiscard]] ::rocksdb::DB& db() const { return *db_; }
   [[nodiscard]] ::rocksdb::ColumnFamilyHandle* column(Column column) const {
     return columns_[static_cast<std::size_t>(column)];
@@ -42,6 +43,7 @@ class Database {
                          const std::shared_ptr<Seal>& seal, Way way);
   std::unique_ptr<::rocksdb::DB> db_;
   std::vector<::rocksdb::ColumnFamilyHandle*> columns_;
+  std::uint64_t last_batch_ = 0;  // when it was opened
 };
 
 // What RocksDB says, in our words. `doing` fits "cannot <doing>", and names the store.

@@ -33,6 +33,11 @@ using engine::MutationBatch;
 ::rocksdb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 std::string_view view(const ::rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
+// Adding to a batch in memory fails only for a batch with limits, and this one has none.
+void must(const ::rocksdb::Status& added) {
+  STRAND_ASSERT(added.ok(), "a batch takes every change");
+}
+
 class RocksdbBackend final : public engine::Backend {
  public:
   RocksdbBackend(fs::path path, const Options& options, disk::OwnerLock lock,
@@ -41,11 +46,12 @@ class RocksdbBackend final : public engine::Backend {
         options_(options),
         lock_(std::move(lock)),
         seal_(std::move(seal)),
-        database_(std::move(database)) {}
+        database_(std::move(database)),
+        batch_(database_->last_batch()) {}
   // What is closed is durable, as far as that can be had.
   ~RocksdbBackend() override {
     if (database_ && !failed_ && database_->db().SyncWAL().ok()) {
-      seal_->synced(database_->db());
+      seal_->synced(batch_);
     }
   }
 
@@ -78,6 +84,7 @@ class RocksdbBackend final : public engine::Backend {
   const std::shared_ptr<Seal> seal_;
   bool failed_ = false;                 // a write has failed, and reopen() has not succeeded since
   std::unique_ptr<Database> database_;  // none after a reopen that failed
+  std::uint64_t batch_;                 // the number of the last one
   // Kept from write to write, for their memory.
   ::rocksdb::WriteBatch changes_;
   std::vector<std::string_view> erased_messages_;
@@ -118,12 +125,15 @@ Result<void> RocksdbBackend::write(const MutationBatch& batch, Durability durabi
   if (auto translated = translate(batch); !translated) return translated;
   ::rocksdb::WriteOptions options;
   options.sync = durability == Durability::sync;
+  must(changes_.Put(database_->column(Column::small), slice(batch_key),
+                    slice(fmt::format_int(batch_ + 1).str())));
   const auto status = database_->db().Write(options, &changes_);
   if (!status.ok()) {
     failed_ = true;
     return std::unexpected(trouble("write to", status));
   }
-  if (options.sync) seal_->synced(database_->db());
+  ++batch_;
+  if (options.sync) seal_->synced(batch_);
   return {};
 }
 
@@ -164,11 +174,6 @@ void RocksdbBackend::erase_messages() {
   for (const std::string_view key : erased_messages_)
     erase(Family::message, key);
   erased_messages_.clear();
-}
-
-// Adding to a batch in memory fails only for a batch with limits, and this one has none.
-void must(const ::rocksdb::Status& added) {
-  STRAND_ASSERT(added.ok(), "a batch takes every change");
 }
 
 void RocksdbBackend::put(Family family, std::string_view key, std::string_view value) {
@@ -220,6 +225,7 @@ Result<void> RocksdbBackend::reopen() {
   auto opened = Database::open(path_ / "data", options_, seal_);
   if (!opened) return std::unexpected(std::move(opened).error());
   database_ = std::move(*opened);
+  batch_ = database_->last_batch();
   failed_ = false;
   return {};
 }

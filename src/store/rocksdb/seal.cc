@@ -56,27 +56,27 @@ Result<void> Seal::check_manifest() const {
                              base::printable((folder_ / name).native())));
 }
 
-Result<void> Seal::check_end(std::uint64_t last_change) const {
+Result<void> Seal::check_end(std::uint64_t last_batch) const {
   const std::lock_guard lock(mutex_);
-  if (last_change >= content_.number) return {};
+  if (last_batch >= content_.number) return {};
   return failure(
       Errc::corrupt,
-      fmt::format("the database in {} ends with change {}, and change {} was confirmed: its log is "
+      fmt::format("the database in {} ends with batch {}, and batch {} was confirmed: its log is "
                   "damaged, or it is older than {}; keep a copy of the folder and go back to a "
                   "backup, or remove that file to go on without what is lost",
-                  base::printable(folder_.native()), last_change, content_.number,
+                  base::printable(folder_.native()), last_batch, content_.number,
                   base::printable(note_.file().native())));
 }
 
-void Seal::synced(::rocksdb::DB& db) {
+void Seal::synced(std::uint64_t batch) {
   const std::lock_guard lock(mutex_);
-  content_.number = std::max(content_.number, db.GetLatestSequenceNumber());
+  content_.number = std::max(content_.number, batch);
   note_.write(content_);
 }
 
-void Seal::opened(::rocksdb::DB& db) {
+void Seal::opened(::rocksdb::DB& db, std::uint64_t last_batch) {
   files_changed(db);
-  synced(db);
+  synced(last_batch);
 }
 
 void Seal::files_changed(::rocksdb::DB& db) {

@@ -17,7 +17,7 @@ namespace strand::rocks {
 //
 // RocksDB checks each block and each record, but not that the last ones are there: its log, and its
 // list of files (MANIFEST), end for it where they cannot be read any more. The note beside the
-// database has the number of the last change that was synced, and size and hash of the MANIFEST as
+// database has the number of the last batch that was synced, and size and hash of the MANIFEST as
 // it was after the last flush or compaction.
 //
 // Threads: every method may be called concurrently.
@@ -28,13 +28,13 @@ class Seal final : public ::rocksdb::EventListener {
 
   // Before the database is opened: whether its MANIFEST is as it was (`corrupt`).
   [[nodiscard]] Result<void> check_manifest() const;
-  // Whether a database that ends with this change has all that was synced (`corrupt`).
-  [[nodiscard]] Result<void> check_end(std::uint64_t last_change) const;
+  // Whether a database that ends with this batch has all that was synced (`corrupt`).
+  [[nodiscard]] Result<void> check_end(std::uint64_t last_batch) const;
 
-  // All that was written so far is durable.
-  void synced(::rocksdb::DB& db);
+  // All up to this batch is durable.
+  void synced(std::uint64_t batch);
   // It was opened: all that can be read is in files that are synced.
-  void opened(::rocksdb::DB& db);
+  void opened(::rocksdb::DB& db, std::uint64_t last_batch);
 
   void OnFlushCompleted(::rocksdb::DB* db, const ::rocksdb::FlushJobInfo&) override {
     files_changed(*db);
