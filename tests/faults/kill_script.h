@@ -34,7 +34,7 @@ class KillScript final : public DiskScript {
   static std::string name_of(const DiskOperation& operation) {
     const std::string where = operation.on_log() ? "log" : "file";
     switch (operation.kind) {
-      case DiskOperation::Kind::append:
+      case DiskOperation::Kind::write:
         return where + ".append";
       case DiskOperation::Kind::sync:
         return where + ".sync";

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "store/engine/records.h"
+#include "store/sqlite/page_checksums.h"
 #include "store/sqlite/sqlite_backend.h"
 #include "unit/fresh_folder.h"
 
@@ -61,10 +62,14 @@ std::optional<std::string> body(engine::Backend& backend, std::uint64_t id) {
   return backend.get(Family::body, engine::number_key(id)).value();
 }
 
-// What a person could do with a tool of SQLite.
-void run_sql(const std::filesystem::path& path, const std::string& sql) {
+// Changes a database as the store itself would, with checksums; or as another program does.
+enum class Who : std::uint8_t { store, stranger };
+void run_sql(const std::filesystem::path& path, const std::string& sql, Who who = Who::store) {
+  const PageChecksums checksums("");
   sqlite3* database = nullptr;
-  ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+  ASSERT_EQ(sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+                            who == Who::store ? checksums.name().c_str() : nullptr),
+            SQLITE_OK);
   EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
       << sqlite3_errmsg(database);
   sqlite3_close(database);
@@ -81,6 +86,17 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
 
 std::ptrdiff_t files_in(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+// A process that writes, and ends without closing its store.
+[[noreturn]] void write_and_die(const std::filesystem::path& path, std::uint64_t id) {
+  auto backend = open_sqlite(path, cache_bytes, true);
+  if (!backend) std::_Exit(1);
+  MutationBatch batch;
+  batch.put(Family::body, engine::number_key(id), "written");
+  if (!(*backend)->write(batch, Durability::async)) std::_Exit(2);
+  static_cast<void>(::raise(SIGKILL));
+  std::_Exit(3);
 }
 
 TEST(SqliteOpen, A_store_is_found_again_after_it_was_closed) {
@@ -158,10 +174,10 @@ TEST(SqliteOpen, The_database_of_another_program_is_refused_and_left_alone) {
 TEST(SqliteOpen, A_newer_format_is_refused_with_the_way_out) {
   const FreshFolder folder;
   opened(folder / "store").reset();
-  run_sql(folder / "store", "PRAGMA user_version=2");
+  run_sql(folder / "store", "PRAGMA user_version=3");
   const Error error = refused(folder / "store");
   EXPECT_EQ(error.code, Errc::unsupported);
-  expect_says(error, "format 2");
+  expect_says(error, "format 3");
 }
 
 TEST(SqliteOpen, A_table_that_is_missing_or_altered_is_corrupt) {
@@ -175,11 +191,26 @@ TEST(SqliteOpen, A_table_that_is_missing_or_altered_is_corrupt) {
   expect_says(refused(folder / "other"), "not as Strand made it");
 }
 
-TEST(SqliteOpen, Views_and_indexes_that_a_person_added_are_none_of_our_business) {
+TEST(SqliteOpen, What_another_program_has_written_is_refused_and_what_it_read_is_not) {
   const FreshFolder folder;
   opened(folder / "store").reset();
-  run_sql(folder / "store", "CREATE VIEW mine AS SELECT count(*) FROM message");
+  run_sql(folder / "store",
+          "CREATE TEMP VIEW mine AS SELECT count(*) FROM message; SELECT * FROM mine",
+          Who::stranger);
   EXPECT_NE(opened(folder / "store"), nullptr);
+  run_sql(folder / "store", "CREATE VIEW mine AS SELECT count(*) FROM message", Who::stranger);
+  const Error error = refused(folder / "store");
+  EXPECT_EQ(error.code, Errc::corrupt);
+  expect_says(error, "another program has changed it");
+}
+
+// A shell that is the last one to close a database copies its log.
+TEST(SqliteOpen, A_log_that_another_program_copied_is_as_good_as_before) {
+  const FreshFolder folder;
+  EXPECT_EXIT(write_and_die(folder / "store", 1), KilledBySignal(SIGKILL), "");
+  run_sql(folder / "store", "SELECT count(*) FROM message", Who::stranger);
+  EXPECT_FALSE(std::filesystem::exists(folder / "store-wal"));
+  EXPECT_TRUE(body(*opened(folder / "store"), 1));
 }
 
 TEST(SqliteOpen, A_damaged_header_is_corrupt_and_says_what_to_do) {
@@ -190,7 +221,7 @@ TEST(SqliteOpen, A_damaged_header_is_corrupt_and_says_what_to_do) {
   write_file(folder / "store", bytes);
   const Error error = refused(folder / "store");
   EXPECT_EQ(error.code, Errc::corrupt);
-  expect_says(error, "strand check");
+  expect_says(error, "restore a backup");
 }
 
 TEST(SqliteOpen, A_damaged_row_is_corrupt_when_it_is_read) {
@@ -273,17 +304,6 @@ TEST(SqliteOpen, A_path_may_be_relative_and_look_like_something_else) {
     std::_Exit(0);
   };
   EXPECT_EXIT(in_the_folder(), ::testing::ExitedWithCode(0), "");
-}
-
-// A process that writes, and ends without closing its store.
-[[noreturn]] void write_and_die(const std::filesystem::path& path, std::uint64_t id) {
-  auto backend = open_sqlite(path, cache_bytes, true);
-  if (!backend) std::_Exit(1);
-  MutationBatch batch;
-  batch.put(Family::body, engine::number_key(id), "written");
-  if (!(*backend)->write(batch, Durability::async)) std::_Exit(2);
-  static_cast<void>(::raise(SIGKILL));
-  std::_Exit(3);
 }
 
 TEST(SqliteOpen, What_was_written_survives_the_process) {

@@ -1,7 +1,9 @@
 #include "store/rocksdb/database.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <rocksdb/cache.h>
@@ -109,19 +111,63 @@ Error describe(std::string_view doing, const ::rocksdb::Status& status) {
   return {Errc::io_error, fmt::format("cannot {}: {}", doing, why)};
 }
 
-Result<std::unique_ptr<Database>> Database::open(const fs::path& folder, const Options& options) {
+::rocksdb::Status Database::open(const fs::path& folder, const Options& options,
+                                 const std::shared_ptr<Seal>& seal, Way way) {
   const Budget budget(options.cache_bytes);
-  std::unique_ptr<Database> result(new Database);
+  ::rocksdb::DBOptions database = database_options(options, budget);
+  database.wal_recovery_mode = way == Way::strict
+                                   ? ::rocksdb::WALRecoveryMode::kAbsoluteConsistency
+                                   : ::rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  if (way != Way::read_only) database.listeners.push_back(seal);
+  database.info_log = open_notes(folder.parent_path() / "notes");
   ::rocksdb::DB* db = nullptr;
-  ::rocksdb::DBOptions settings = database_options(options, budget);
-  settings.info_log = open_notes(folder.parent_path() / "notes");
   const auto status =
-      ::rocksdb::DB::Open(settings, folder.native(), all_columns(budget), &result->columns_, &db);
-  if (!status.ok()) {
+      way == Way::read_only
+          ? ::rocksdb::DB::OpenForReadOnly(database, folder.native(), all_columns(budget),
+                                           &columns_, &db)
+          : ::rocksdb::DB::Open(database, folder.native(), all_columns(budget), &columns_, &db);
+  db_.reset(db);
+  if (!status.ok()) return status;
+  std::string number;
+  const auto found =
+      db->Get({}, column(Column::small), {batch_key.data(), batch_key.size()}, &number);
+  if (found.IsNotFound()) return status;
+  if (!found.ok()) return found;
+  const auto [end, error] =
+      std::from_chars(number.data(), number.data() + number.size(), last_batch_);
+  if (error != std::errc{}) return ::rocksdb::Status::Corruption("the number of the last batch");
+  return status;
+}
+
+// A log is read up to the first record that is not intact. Behind it there may be nothing of worth
+// (a write was cut off by power loss) or all that was confirmed since (the disk has damaged an old
+// record), and RocksDB cannot tell. So a log that is not intact to its end is first read without
+// changing anything, to see how far it goes: opening drops what lies behind.
+Result<std::unique_ptr<Database>> Database::open(const fs::path& folder, const Options& options,
+                                                 const std::shared_ptr<Seal>& seal) {
+  const auto refused = [&](const ::rocksdb::Status& status) {
     return std::unexpected(
         describe(fmt::format("open the store in {}", base::printable(folder.native())), status));
+  };
+  if (auto whole = seal->check_manifest(); !whole) return std::unexpected(whole.error());
+  std::unique_ptr<Database> result(new Database);
+  auto status = result->open(folder, options, seal, Way::strict);
+  if (status.IsCorruption()) {
+    Database look;
+    if (const auto looked = look.open(folder, options, seal, Way::read_only); !looked.ok()) {
+      return refused(looked);
+    }
+    if (auto whole = seal->check_end(look.last_batch()); !whole) {
+      return std::unexpected(whole.error());
+    }
+    result.reset(new Database);
+    status = result->open(folder, options, seal, Way::forgiving);
   }
-  result->db_.reset(db);
+  if (!status.ok()) return refused(status);
+  if (auto whole = seal->check_end(result->last_batch()); !whole) {
+    return std::unexpected(whole.error());
+  }
+  seal->opened(result->db(), result->last_batch());
   return result;
 }
 

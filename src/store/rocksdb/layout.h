@@ -29,6 +29,9 @@ constexpr bool hinted(Column column) {
   return column == Column::message || column == Column::body || column == Column::lease;
 }
 
+// Where each batch leaves its number, in the column `small`, behind all families.
+inline constexpr std::string_view batch_key = "\xff";
+
 // Where the entries of a family are, and how one is removed.
 struct Placement {
   Column column = Column::small;

@@ -19,6 +19,7 @@
 #include "store/rocksdb/database.h"
 #include "store/rocksdb/layout.h"
 #include "store/rocksdb/marker.h"
+#include "store/rocksdb/seal.h"
 
 namespace strand::rocks {
 
@@ -32,14 +33,27 @@ using engine::MutationBatch;
 ::rocksdb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 std::string_view view(const ::rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
+// Adding to a batch in memory fails only for a batch with limits, and this one has none.
+void must(const ::rocksdb::Status& added) {
+  STRAND_ASSERT(added.ok(), "a batch takes every change");
+}
+
 class RocksdbBackend final : public engine::Backend {
  public:
   RocksdbBackend(fs::path path, const Options& options, disk::OwnerLock lock,
-                 std::unique_ptr<Database> database)
+                 std::shared_ptr<Seal> seal, std::unique_ptr<Database> database)
       : path_(std::move(path)),
         options_(options),
         lock_(std::move(lock)),
-        database_(std::move(database)) {}
+        seal_(std::move(seal)),
+        database_(std::move(database)),
+        batch_(database_->last_batch()) {}
+  // What is closed is durable, as far as that can be had.
+  ~RocksdbBackend() override {
+    if (database_ && !failed_ && database_->db().SyncWAL().ok()) {
+      seal_->synced(batch_);
+    }
+  }
 
   Result<std::optional<std::string>> get(Family family, std::string_view key) const override;
   Result<void> scan(Family family, std::string_view first, std::string_view last,
@@ -67,7 +81,10 @@ class RocksdbBackend final : public engine::Backend {
   const fs::path path_;
   const Options options_;
   const disk::OwnerLock lock_;
+  const std::shared_ptr<Seal> seal_;
+  bool failed_ = false;                 // a write has failed, and reopen() has not succeeded since
   std::unique_ptr<Database> database_;  // none after a reopen that failed
+  std::uint64_t batch_;                 // the number of the last one
   // Kept from write to write, for their memory.
   ::rocksdb::WriteBatch changes_;
   std::vector<std::string_view> erased_messages_;
@@ -108,8 +125,15 @@ Result<void> RocksdbBackend::write(const MutationBatch& batch, Durability durabi
   if (auto translated = translate(batch); !translated) return translated;
   ::rocksdb::WriteOptions options;
   options.sync = durability == Durability::sync;
+  must(changes_.Put(database_->column(Column::small), slice(batch_key),
+                    slice(fmt::format_int(batch_ + 1).str())));
   const auto status = database_->db().Write(options, &changes_);
-  if (!status.ok()) return std::unexpected(trouble("write to", status));
+  if (!status.ok()) {
+    failed_ = true;
+    return std::unexpected(trouble("write to", status));
+  }
+  ++batch_;
+  if (options.sync) seal_->synced(batch_);
   return {};
 }
 
@@ -150,11 +174,6 @@ void RocksdbBackend::erase_messages() {
   for (const std::string_view key : erased_messages_)
     erase(Family::message, key);
   erased_messages_.clear();
-}
-
-// Adding to a batch in memory fails only for a batch with limits, and this one has none.
-void must(const ::rocksdb::Status& added) {
-  STRAND_ASSERT(added.ok(), "a batch takes every change");
 }
 
 void RocksdbBackend::put(Family family, std::string_view key, std::string_view value) {
@@ -203,9 +222,11 @@ Result<void> RocksdbBackend::bury(const MutationBatch& batch, std::size_t index)
 
 Result<void> RocksdbBackend::reopen() {
   database_.reset();
-  auto opened = Database::open(path_ / "data", options_);
+  auto opened = Database::open(path_ / "data", options_, seal_);
   if (!opened) return std::unexpected(std::move(opened).error());
   database_ = std::move(*opened);
+  batch_ = database_->last_batch();
+  failed_ = false;
   return {};
 }
 
@@ -223,10 +244,12 @@ Result<std::unique_ptr<engine::Backend>> open_rocksdb(const fs::path& path,
   auto lock = disk::OwnerLock::take(path / "owner", "rocksdb:" + base::printable(path.native()));
   if (!lock) return std::unexpected(std::move(lock).error());
   if (auto begun = begin_creation(path); !begun) return std::unexpected(std::move(begun).error());
-  auto database = Database::open(path / "data", options);
+  auto seal = std::make_shared<Seal>(path / "data", path / "synced");
+  auto database = Database::open(path / "data", options, seal);
   if (!database) return std::unexpected(std::move(database).error());
   if (auto ended = end_creation(path); !ended) return std::unexpected(std::move(ended).error());
-  return std::make_unique<RocksdbBackend>(path, options, std::move(*lock), std::move(*database));
+  return std::make_unique<RocksdbBackend>(path, options, std::move(*lock), std::move(seal),
+                                          std::move(*database));
 }
 
 }  // namespace strand::rocks

@@ -77,6 +77,12 @@ std::string_view sql_for(Connection::Step step) {
 Error sqlite_error(const std::filesystem::path& path, int code, int error_number,
                    std::string_view detail) {
   const std::string file = base::printable(path.native());
+  if (code == SQLITE_IOERR_DATA) {
+    return {Errc::corrupt,
+            fmt::format("a page of {} is not as the store wrote it: it is damaged, or another "
+                        "program has changed it; restore a backup of the store",
+                        file)};
+  }
   switch (code & 0xff) {
     case SQLITE_FULL:
       return {Errc::store_full,

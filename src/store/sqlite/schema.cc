@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "store/sqlite/page_checksums.h"
 
 namespace strand::sqlite {
 
@@ -302,6 +303,14 @@ Result<Contents> look_inside(Connection& connection) {
                    fmt::format("{} has format {}, and this version of Strand knows format {}: "
                                "use the version of Strand that wrote it, or a newer one",
                                path, *version, format_version));
+  }
+  int reserved = -1;
+  sqlite3_file_control(connection.handle(), nullptr, SQLITE_FCNTL_RESERVE_BYTES, &reserved);
+  if (reserved != PageChecksums::reserved_bytes) {
+    return failure(Errc::corrupt,
+                   fmt::format("the header of {} does not say that its pages have checksums: "
+                               "restore a backup of the store",
+                               path));
   }
   for (const Made& made : made_tables) {
     const auto entry = found->find(std::string(made.name));

@@ -1,9 +1,12 @@
 #include "store/sqlite/sqlite_backend.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -17,8 +20,10 @@
 #include "store/disk/owner_lock.h"
 #include "store/disk/place.h"
 #include "store/disk/room.h"
+#include "store/disk/synced_note.h"
 #include "store/engine/records.h"
 #include "store/sqlite/log_rescue.h"
+#include "store/sqlite/page_checksums.h"
 #include "store/sqlite/read_pool.h"
 #include "store/sqlite/schema.h"
 #include "store/sqlite/tables.h"
@@ -39,8 +44,10 @@ constexpr int log_pages_max = 4096;
 
 class SqliteBackend final : public engine::Backend {
  public:
-  SqliteBackend(Place place, disk::OwnerLock owner, std::size_t cache_bytes)
-      : place_(std::move(place)),
+  SqliteBackend(const Place& place, disk::OwnerLock owner, std::size_t cache_bytes)
+      : checksums_(place.vfs),
+        place_{.path = place.path, .vfs = checksums_.name()},
+        synced_(place.beside("-synced")),
         owner_(std::move(owner)),
         cache_bytes_(cache_bytes),
         // What a reader has cached is void with the next commit, so that it needs little.
@@ -66,6 +73,16 @@ class SqliteBackend final : public engine::Backend {
   Result<void> configure();
   Result<void> make_store();
   void close();
+  // Whether all is there that was synced. What is missing was damaged, or somebody put back an
+  // older file.
+  Result<void> check_synced(Contents contents);
+  // What was committed so far is durable.
+  void note_synced() {
+    noted_.number = std::max(noted_.number, commit_);
+    synced_.write(noted_);
+  }
+  // The log was copied: the file will never be shorter than now.
+  void note_size();
 
   // The batch, in the transaction that was begun.
   Result<void> commit(const engine::MutationBatch& batch);
@@ -82,7 +99,11 @@ class SqliteBackend final : public engine::Backend {
   Result<void> shorten_log();
   [[nodiscard]] std::unexpected<Error> closed() const;
 
+  const PageChecksums checksums_;
   const Place place_;
+  disk::SyncedNote synced_;
+  disk::SyncedNote::Content noted_;
+  std::uint64_t commit_ = 0;  // the number of the last commit, as the engine counts
   disk::OwnerLock owner_;
   const std::size_t cache_bytes_;
   mutable ReadPool readers_;
@@ -117,6 +138,7 @@ Result<void> SqliteBackend::connect(bool create) {
   writer_->keep_log_at_close();
   auto contents = look_inside(*writer_);
   if (!contents) return std::unexpected(std::move(contents).error());
+  if (auto whole = check_synced(*contents); !whole) return whole;
   if (*contents == Contents::nothing) {
     if (!create) {
       return failure(Errc::not_found, fmt::format("there is no store at {}, only an empty file",
@@ -132,7 +154,45 @@ Result<void> SqliteBackend::connect(bool create) {
   }
   sqlite3_db_config(writer_->handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   failed_ = in_doubt_ = false;
+  note_size();
   return {};
+}
+
+Result<void> SqliteBackend::check_synced(Contents contents) {
+  commit_ = 0;
+  if (contents == Contents::store) {
+    auto read =
+        writer_->query("SELECT commit_number FROM meta", [&](Row& row) { commit_ = row.number(); });
+    if (!read) return read;
+  }
+  noted_ = synced_.read();
+  const std::uint64_t synced = noted_.number;
+  // Of a page that is missing at the end of the file, SQLite makes one of zeros.
+  std::uint64_t size = 0;
+  std::from_chars(noted_.files.data(), noted_.files.data() + noted_.files.size(), size);
+  std::error_code error;
+  if (const std::uint64_t has = fs::file_size(place_.path, error); !error && has < size) {
+    return failure(Errc::corrupt,
+                   fmt::format("{} has {} bytes, and had {}: its end is missing; restore a backup "
+                               "of the store",
+                               base::printable(place_.path.native()), has, size));
+  }
+  if (commit_ >= synced) return {};
+  return failure(
+      Errc::corrupt,
+      fmt::format("{} ends with commit {}, and commit {} was confirmed: its file or its log is "
+                  "damaged, or older than {}; restore a backup of the store, or remove {} to go on "
+                  "without what is lost",
+                  base::printable(place_.path.native()), commit_, synced,
+                  base::printable(synced_.file().filename().native()),
+                  base::printable(synced_.file().native())));
+}
+
+void SqliteBackend::note_size() {
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(place_.path, error);
+  if (!error) noted_.files = std::to_string(size);
+  note_synced();
 }
 
 Result<void> SqliteBackend::rescue() {
@@ -154,6 +214,10 @@ Result<void> SqliteBackend::make_store() {
                                "PRAGMA journal_mode=DELETE; PRAGMA synchronous=EXTRA",
                                page_bytes));
   if (!set) return set;
+  int reserved = PageChecksums::reserved_bytes;
+  const int code =
+      sqlite3_file_control(writer_->handle(), nullptr, SQLITE_FCNTL_RESERVE_BYTES, &reserved);
+  if (code != SQLITE_OK) return std::unexpected(writer_->error(code));
   if (auto made = create_schema(*writer_); !made) return made;
   return disk::sync_folder(place_.path.parent_path());
 }
@@ -196,8 +260,12 @@ void SqliteBackend::close() {
     // Leaves an empty log even if another program has the database open. If it fails, the log stays
     // and is rescued at the next open. Whoever reads an old state right now is not waited for.
     sqlite3_busy_timeout(writer_->handle(), 0);
-    if (!set_durability(Durability::sync) || !writer_->checkpoint(true)) {
+    const bool synced = set_durability(Durability::sync).has_value();
+    const auto copied = synced ? writer_->checkpoint(true) : false;
+    if (!synced || !copied) {
       writer_->keep_log_at_close();
+    } else if (*copied) {
+      note_size();
     }
   }
   writer_.reset();
@@ -308,18 +376,24 @@ Result<void> SqliteBackend::write(const engine::MutationBatch& batch, Durability
     // A transaction that changes nothing is not written, and so syncs nothing of those before it.
     if (auto synced = copy_log(); !synced) return synced;
   }
+  if (durability == Durability::sync) note_synced();
   if (auto shortened = shorten_log(); !shortened) return shortened;
   failed_ = in_doubt_ = false;
   return {};
 }
 
 Result<void> SqliteBackend::commit(const engine::MutationBatch& batch) {
+  std::optional<std::uint64_t> number;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (auto applied = apply(batch[i]); !applied) return applied;
+    const Mutation mutation = batch[i];
+    if (auto applied = apply(mutation); !applied) return applied;
+    if (mutation.family != Family::meta || mutation.kind != Mutation::Kind::put) continue;
+    if (const auto meta = engine::decode<engine::MetaRecord>(mutation.value)) number = meta->commit;
   }
   readers_.commit_begins();
   auto committed = writer_->run(Connection::Step::commit);
   readers_.commit_ends();
+  if (committed && number) commit_ = *number;
   return committed;
 }
 
@@ -334,6 +408,7 @@ Result<void> SqliteBackend::set_durability(Durability durability) {
 
 Result<void> SqliteBackend::copy_log() {
   auto copied = writer_->checkpoint(false);
+  if (copied && *copied) note_size();
   // The log is synced before the first page of it is copied: it can wait until there is room.
   if (copied || copied.error().code == Errc::store_full) return {};
   // After any other failure no later sync can be trusted.
@@ -498,6 +573,8 @@ Result<std::unique_ptr<engine::Backend>> open_sqlite(const fs::path& path, std::
   // nobody may look at the file of a store that is open.
   auto owner = disk::OwnerLock::take(lock, base::printable(file.native()));
   if (!owner) return std::unexpected(std::move(owner).error());
+  // Whoever removed the file wants a new store.
+  if (!fs::exists(file, error)) disk::SyncedNote(place.beside("-synced")).remove();
   auto backend = std::make_unique<SqliteBackend>(place, *std::move(owner), cache_bytes);
   auto opened = check_header(file);
   if (opened) opened = backend->open(create);
