@@ -7,12 +7,12 @@
 #include <rocksdb/env.h>
 
 #include "faults/scripted_file_system.h"
+#include "faults/scripted_vfs.h"
 #include "store/engine/backend.h"
 #include "store/open.h"
 #include "store/rocksdb/rocksdb_backend.h"
 #include "store/sqlite/sqlite_backend.h"
 #include "store/url.h"
-#include "unit/faulty_vfs.h"
 
 namespace strand::crash {
 
@@ -22,23 +22,14 @@ constexpr std::size_t cache_bytes = std::size_t{1} << 20U;
 
 class RealDisk final : public ScriptedDisk {
  public:
-  explicit RealDisk(faults::DiskScript& script) : rocksdb_(faults::scripted_env(script)) {
-    sqlite_.fault = [&script](const FaultyVfs::Event& event) {
-      return script.before(operation(event)) == 0 ? SQLITE_OK : SQLITE_IOERR;
-    };
-    sqlite_.done = [&script](const FaultyVfs::Event& event) { script.after(operation(event)); };
-  }
+  explicit RealDisk(faults::DiskScript& script)
+      : rocksdb_(faults::scripted_env(script)), sqlite_(script) {}
   [[nodiscard]] ::rocksdb::Env& rocksdb() const { return *rocksdb_; }
   [[nodiscard]] const std::string& sqlite() const { return sqlite_.name(); }
 
  private:
-  static faults::DiskOperation operation(const FaultyVfs::Event& event) {
-    using Kind = faults::DiskOperation::Kind;
-    return {.kind = event.what == "sync" ? Kind::sync : Kind::append, .file = event.file};
-  }
-
   std::unique_ptr<::rocksdb::Env> rocksdb_;
-  FaultyVfs sqlite_;
+  faults::ScriptedVfs sqlite_;
 };
 
 class KilledAtBatches final : public engine::Backend {

@@ -38,8 +38,6 @@ class FaultyVfs {
   std::vector<Event> events;
   // The result that an event has instead of being done; SQLITE_OK lets it be done.
   std::function<int(const Event&)> fault;
-  // Told of an event that was done.
-  std::function<void(const Event&)> done;
 
  private:
   struct File {
@@ -59,11 +57,6 @@ class FaultyVfs {
     return code;
   }
 
-  int was_done(int code) {
-    if (done) done(events.back());
-    return code;
-  }
-
   static int open(sqlite3_vfs* vfs, const char* name, sqlite3_file* out, int flags, int* got) {
     auto* const self = static_cast<FaultyVfs*>(vfs->pAppData);
     File& file = of(out);
@@ -77,14 +70,12 @@ class FaultyVfs {
   static int write(sqlite3_file* file, const void* bytes, int count, sqlite3_int64 at) {
     File& f = of(file);
     const int code = f.vfs->happens("write", f.name);
-    if (code != SQLITE_OK) return code;
-    return f.vfs->was_done(f.methods().xWrite(f.real(), bytes, count, at));
+    return code != SQLITE_OK ? code : f.methods().xWrite(f.real(), bytes, count, at);
   }
   static int sync(sqlite3_file* file, int flags) {
     File& f = of(file);
     const int code = f.vfs->happens("sync", f.name);
-    if (code != SQLITE_OK) return code;
-    return f.vfs->was_done(f.methods().xSync(f.real(), flags));
+    return code != SQLITE_OK ? code : f.methods().xSync(f.real(), flags);
   }
 
   // clang-format off
