@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -62,6 +63,12 @@ class ScriptedBackend final : public engine::Backend {
     released_.notify_all();
   }
 
+  // How much room is said to be left; as long as nothing is said, there is no end of it.
+  void set_free_bytes(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    free_bytes_ = bytes;
+  }
+
   // How many were begun.
   [[nodiscard]] const Signal& writes() const { return writes_; }
   [[nodiscard]] std::size_t synced_writes() const { return synced_writes_.count(); }
@@ -91,6 +98,10 @@ class ScriptedBackend final : public engine::Backend {
     if (fault) return failure(Errc::io_error, "injected write fault");
     return {};
   }
+  [[nodiscard]] std::optional<std::uint64_t> free_bytes() const override {
+    const std::lock_guard lock(mutex_);
+    return free_bytes_;
+  }
   Result<void> reopen() override {
     reopens_.raise();
     const std::lock_guard lock(mutex_);
@@ -104,8 +115,9 @@ class ScriptedBackend final : public engine::Backend {
   Signal writes_;
   Signal synced_writes_;
   Signal reopens_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable released_;
+  std::optional<std::uint64_t> free_bytes_;
   bool held_ = false;
   std::optional<Fault> write_fault_;
   bool write_faults_ = false;
