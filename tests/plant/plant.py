@@ -2,7 +2,8 @@
 """Switches on one planted bug after the other and says which test notices. Called by `./dev plant`.
 
 Needs the programs in build/release/planted. Outcomes are remembered beside them, until a program or
-the bug's line in bugs.txt changes, so that a run that was stopped goes on where it was.
+the bug's line in bugs.txt changes, so that a run that was stopped goes on where it was, and a new
+test costs a run of its own program only.
 """
 
 import argparse
@@ -25,7 +26,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "build" / "release" / "planted"
 PAGE = ROOT / "docs" / "internals" / "testing.md"
 BEGIN, END = "<!-- planted bugs: begin -->", "<!-- planted bugs: end -->"
-GREEN = "(none)"  # the name under which the run without a bug is remembered
 
 
 @dataclasses.dataclass
@@ -43,7 +43,7 @@ class Stage:
 
 UNIT = Stage("unit_tests", ("--gtest_fail_fast",))
 THREADS = Stage("threads_tests", ("--gtest_fail_fast",))
-SIM = Stage("strand-sim", ("--seeds", "3000", "--no-shrink"), timeout_s=300)
+SIM = Stage("strand-sim", ("--seeds", "2000", "--no-shrink"), timeout_s=300)
 
 
 def conformance(store):
@@ -108,59 +108,68 @@ def name_failure(stage, text):
     return (failed or began[-1:] or [f"{stage.program} as a whole"])[0]
 
 
-def fingerprint(bug=""):
-    """Changes when outcomes may."""
-    digest = hashlib.sha256(str(bug).encode())
-    for program in sorted(path for path in PROGRAMS.iterdir() if os.access(path, os.X_OK)):
-        state = program.stat()
-        digest.update(f"{program.name} {state.st_size} {state.st_mtime_ns}".encode())
+def fingerprint(bug, stages):
+    """Changes when the outcome of a bug in these stages may."""
+    digest = hashlib.sha256(f"{bug} {stages}".encode())
+    for program in sorted({stage.program for stage in stages}):
+        state = (PROGRAMS / program).stat()
+        digest.update(f"{program} {state.st_size} {state.st_mtime_ns}".encode())
     return digest.hexdigest()[:16]
 
 
 class Outcomes:
-    """What is known already."""
+    """What is known already. That a stage noticed a bug holds until its program changes; that none
+    did, until any does."""
 
     def __init__(self):
         self.path = PROGRAMS / "outcomes.json"
         self.known = json.loads(self.path.read_text()) if self.path.exists() else {}
 
-    def get(self, name, mark):
+    def get(self, name, bug, stages):
         found = self.known.get(name)
-        return found if found and found["mark"] == mark else None
+        if not found:
+            return None
+        looked_at = [stage for stage in stages if found["stage"] in (stage.label(), None)]
+        return found if found["mark"] == fingerprint(bug, looked_at) else None
 
-    def put(self, name, mark, caught_by, seconds):
-        self.known[name] = {"mark": mark, "caught_by": caught_by, "seconds": round(seconds, 1)}
+    def put(self, name, bug, stages, stage, caught_by, seconds):
+        self.known[name] = {
+            "mark": fingerprint(bug, [stage] if stage else stages),
+            "stage": stage.label() if stage else None,
+            "caught_by": caught_by,
+            "seconds": round(seconds, 1),
+        }
         self.path.write_text(json.dumps(self.known, indent=1))
         return self.known[name]
 
 
 def try_green(outcomes, stages):
     """Without a bug, everything passes; otherwise nothing that fails below means anything."""
-    mark = fingerprint(stages)
-    if outcomes.get(GREEN, mark):
-        return True
     for stage in stages:
+        name = f"no bug, {stage.label()}"
+        if outcomes.get(name, None, [stage]):
+            continue
         failed, seconds = run_stage(stage, "")
         if failed:
             print(f"without any bug, {stage.label()} fails: {failed}; mend that first")
             return False
         print(f"no bug: {stage.label()} passes ({seconds:.1f} s)", flush=True)
-    outcomes.put(GREEN, mark, None, 0)
+        outcomes.put(name, None, [stage], stage, None, seconds)
     return True
 
 
 def try_bug(outcomes, bug):
-    mark = fingerprint(f"{bug} {STAGES[bug.layer]}")
-    found = outcomes.get(bug.name, mark)
+    stages = STAGES[bug.layer]
+    found = outcomes.get(bug.name, bug, stages)
     if found:
         return found
     total = 0.0
-    for stage in STAGES[bug.layer]:
+    for stage in stages:
         caught_by, seconds = run_stage(stage, bug.name)
         total += seconds
         if caught_by:
-            return outcomes.put(bug.name, mark, caught_by, total)
-    return outcomes.put(bug.name, mark, None, total)
+            return outcomes.put(bug.name, bug, stages, stage, caught_by, total)
+    return outcomes.put(bug.name, bug, stages, None, None, total)
 
 
 def distinct(stages):

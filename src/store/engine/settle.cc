@@ -43,7 +43,8 @@ void Engine::State::settle(LeaseNode& lease, const Settle& settle, MessageNode* 
     if (given_back) persist(lease);
     return;
   }
-  if (STRAND_PLANTED("ack-takes-late-arrivals") && !given_back && lease.carried == 0) {
+  const bool all_acked = !given_back && lease.carried == 0;
+  if (STRAND_PLANTED("ack-takes-late-arrivals") && all_acked) {
     for (MessageNode* message : lane->free_messages())
       end(*message, End::acked);
   }
@@ -51,7 +52,7 @@ void Engine::State::settle(LeaseNode& lease, const Settle& settle, MessageNode* 
   end_lease(lease);
   if (park_wanted_) park(*lane, *park_wanted_);
   Queue& queue = *lane->queue;
-  if (STRAND_PLANTED("no-wake-at-lease-end-with-late-arrival") && !given_back && !queue.woken) {
+  if (STRAND_PLANTED("no-wake-at-lease-end-with-late-arrival") && all_acked && !queue.woken) {
     edit.reset();
     if (std::exchange(queue.woken, false)) woken_queues_.pop_back();
   }
