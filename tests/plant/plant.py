@@ -41,7 +41,7 @@ class Stage:
         return f"{self.program} on {self.store}" if self.store else self.program
 
 
-UNIT = Stage("unit_tests", ("--gtest_fail_fast",))
+UNIT = Stage("unit_tests", ("--gtest_fail_fast",), timeout_s=60)
 THREADS = Stage("threads_tests", ("--gtest_fail_fast",))
 SIM = Stage("strand-sim", ("--seeds", "2000", "--no-shrink"), timeout_s=300)
 
@@ -52,8 +52,8 @@ def conformance(store):
 
 # Which programs could notice, the quickest first.
 STAGES = {
-    "engine": [conformance("memory"), SIM, UNIT, conformance("rocksdb"), THREADS],
-    "contract": [conformance("memory"), SIM, UNIT],
+    "engine": [conformance("memory"), UNIT, SIM, conformance("rocksdb"), THREADS],
+    "contract": [conformance("memory"), UNIT, SIM],
     "local": [UNIT, conformance("memory"), THREADS, SIM, conformance("rocksdb")],
     "check": [UNIT],
     "rocksdb": [UNIT, conformance("rocksdb"), THREADS],
@@ -180,7 +180,7 @@ def table(listed, outcomes):
     lines = ["| bug | in | rules | from | what it does | caught by |", "|---|---|---|---|---|---|"]
     for bug in listed:
         caught_by = outcomes.known[bug.name]["caught_by"] or "**nothing**"
-        test = caught_by.replace("AllStores/", "")
+        test = re.sub(r"^Stores/([^/,]*)/(\w+)", r"\1 (\2)", caught_by)
         lines.append(f"| `{bug.name}` | {bug.where} | {bug.rules.replace('-', ' ')} | {bug.source} | "
                      f"{bug.what} | `{test}` |")
     return "\n".join(lines)
