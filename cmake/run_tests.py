@@ -2,7 +2,7 @@
 """Runs the tests of one or more built presets and says what happened. Called by `./dev test`.
 
 What there is to run comes from build/PRESET/tests.txt, written by CMake, plus the style checks of
-tests/tidy. GoogleTest programs are split into shards, so that all cores have something to do. A
+tests/tidy and a handful of planted bugs (tests/plant). GoogleTest programs are split into shards, so that all cores have something to do. A
 program that crashes or hangs fails: its current test by name, and each test that it never reached.
 
 The last line is always `N passed, N failed, N skipped`.
@@ -26,6 +26,7 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = ROOT / "tests" / "tidy"
+PLANT = ROOT / "tests" / "plant"
 LOG_LINES_MAX = 60  # of each failing test's output; the repeat command shows the rest
 TIMEOUT_S = 300  # for one process; a shard takes seconds, so this is only met by what hangs
 TIMEOUT_FULL_S = 3600
@@ -118,18 +119,19 @@ def gather(preset, options):
 def gather_checks(options):
     """The style checks, and the tests of these checks: the same for all presets."""
     jobs = []
-    scripts = ["check.py", "check_test.py", "runner_test.py"]
+    scripts = [TIDY / "check.py", TIDY / "check_test.py", TIDY / "runner_test.py"]
     if options.full:
-        scripts.append("clang_tidy.py")
-    for script in scripts:
-        path = TIDY / script
+        scripts.append(TIDY / "clang_tidy.py")
+    if "release" in options.presets:
+        scripts.append(PLANT / "handful.py")
+    for path in scripts:
         listed = subprocess.run(
             [sys.executable, path, "--list"], capture_output=True, text=True, check=True
         ).stdout.split()
         names = [name for name in listed if matches(options.pattern, name)]
         if names:
             command = [str(path)] + ([f"--only={','.join(names)}"] if options.pattern else [])
-            jobs.append(Job(f"tidy/{script}", "checks", command))
+            jobs.append(Job(f"{path.parent.name}/{path.name}", "checks", command))
     return jobs
 
 

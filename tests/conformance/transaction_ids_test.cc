@@ -171,6 +171,18 @@ TEST_P(StoreConformance, An_id_is_refused_from_the_end_of_its_window_on) {
   EXPECT_EQ(drain("orders"), Bodies{"used"});
 }
 
+// The store has forgotten the client with its last receipt, and refuses its old ids all the same.
+// Rules: S18 S17
+TEST_P(StoreConformance, An_old_id_is_refused_when_its_client_is_forgotten) {
+  const Transaction used = together(id_at(now(), 1), send("orders", unkeyed, "used"));
+  ASSERT_TRUE(apply(used));
+  clock().advance(24h);
+  EXPECT_EQ(apply(used).error().code, Errc::transaction_expired);
+  reopen();
+  EXPECT_EQ(apply(used).error().code, Errc::transaction_expired);
+  EXPECT_EQ(drain("orders"), Bodies{"used"});
+}
+
 // A request that was stuck somewhere on its way for a while is still good.
 // Rules: S18 S17
 TEST_P(StoreConformance, An_old_id_inside_the_window_is_applied) {

@@ -12,6 +12,10 @@ import sys
 
 import layers
 import report
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "plant"))
+import bugs  # noqa: E402
+
 from tree import SOURCE, Tree
 
 FILE_LINES_MAX = 800
@@ -191,6 +195,7 @@ CHECKS = {
     "tidy.pragma_once": pragma_once,
     "tidy.markdown_links": markdown_links,
     "tidy.absolute_paths": absolute_paths,
+    "tidy.planted_bugs": bugs.agreement,
 }
 
 

@@ -40,6 +40,8 @@ CLEAN = {
     "tests/model/README.md": "Model.\n",
     "tests/model/model.h": "#pragma once\n\n#include <strand/store.h>\n",
     "tests/model/model.cc": '#include "model/model.h"\n',
+    "tests/plant/bugs.txt": "# Bugs\n\nno-sync | engine/sync.cc | S1 | code | forgets to sync\n",
+    "src/store/engine/sync.cc": '// STRAND_PLANTED("like-this")\nbool sync = !STRAND_PLANTED("no-sync");\n',
 }
 
 
@@ -122,6 +124,16 @@ PLANTED = {
     "tidy.absolute_paths": [
         ({"docs/bad.md": "See /wo" "rk/main.\n"}, "docs/bad.md:1:"),
         ({"src/base/bad.cc": 'auto p = "/ro' 'ot/x";\n'}, "src/base/bad.cc:1:"),
+    ],
+    "tidy.planted_bugs": [
+        ({"src/base/bad.cc": '\nbool x = STRAND_PLANTED("unknown");\n'}, "src/base/bad.cc:2:"),
+        ({"src/base/bad.cc": 'bool x = STRAND_PLANTED("no-sync");\n'}, "src/base/bad.cc:1:"),
+        ({"src/store/engine/sync.cc": 'bool x = STRAND_PLANTED("no-sync");\n' * 2},
+         "src/store/engine/sync.cc:2:"),
+        ({"src/store/engine/sync.cc": ""}, "tests/plant/bugs.txt:1:"),
+        ({"src/base/bad.h": '#pragma once\nbool x = STRAND_PLANTED("no-sync");\n'}, "src/base/bad.h:2:"),
+        ({"tests/plant/bugs.txt": "no-sync | engine/sync.cc | S1 | code | forgets it\nno-sync | x\n"},
+         "tests/plant/bugs.txt:2:"),
     ],
 }
 

@@ -300,6 +300,40 @@ TEST_F(LocalStoreTest, Administration_is_not_starved_by_others) {
   EXPECT_GE(store().stats("orders")->purged, 1U);
 }
 
+// --- A disk that is nearly full ---
+
+// Whatever adds something is refused, so that those who settle still find room.
+TEST_F(LocalStoreTest, A_disk_that_is_nearly_full_takes_settles_and_nothing_that_adds) {
+  const auto refusal = [&](const Transaction& transaction) -> std::optional<Errc> {
+    const auto receipt = store().apply(transaction);
+    if (receipt) return std::nullopt;
+    return receipt.error().code;
+  };
+  Transaction publish;
+  publish.publishes.emplace_back().topic = "orders.new";
+  ASSERT_TRUE(store().apply(send("orders", "a", "7")));
+  ASSERT_TRUE(store().apply(send("orders", "b", "8")));
+  const Lease first = lease_one("orders");
+  disk().set_free_bytes(Limits{}.disk_reserve_bytes - 1);
+  const Lease second = lease_one("orders");  // a write, after which the room is looked at
+
+  EXPECT_EQ(refusal(send("orders", "c")), Errc::store_full);
+  EXPECT_EQ(refusal(publish), Errc::store_full);
+  EXPECT_EQ(refusal(write_record("space", "key", "value")), Errc::store_full);
+  EXPECT_EQ(refusal(ack(first)), std::nullopt);
+  // Whoever hands on what he has done may still do so, down to a lower reserve.
+  Transaction hand_on = ack(second);
+  hand_on.sends = send("next", "b").sends;
+  disk().set_free_bytes(Limits{}.disk_settle_reserve_bytes - 1);
+  ASSERT_TRUE(store().stats("orders"));
+  EXPECT_EQ(refusal(hand_on), Errc::store_full);
+  disk().set_free_bytes(Limits{}.disk_settle_reserve_bytes);
+  EXPECT_EQ(refusal(hand_on), std::nullopt);
+
+  disk().set_free_bytes(Limits{}.disk_reserve_bytes);
+  EXPECT_EQ(refusal(publish), std::nullopt);
+}
+
 // --- Time ---
 
 TEST_F(LocalStoreTest, What_becomes_due_wakes_those_who_watch_without_any_call) {

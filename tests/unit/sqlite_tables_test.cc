@@ -204,6 +204,24 @@ TEST(SqliteBackend, A_batch_is_applied_in_order) {
   EXPECT_EQ(scanned(*backend, Family::body), (Entries{{engine::number_key(1), "second"}}));
 }
 
+// Nobody reads the events of an execution that is gone: what is left of them would stay for ever.
+TEST(SqliteBackend, Erasing_an_execution_takes_all_of_its_events_and_no_others) {
+  const FreshFolder folder;
+  const auto backend = opened(folder / "store");
+  MutationBatch batch;
+  Entries kept;
+  for (const std::uint64_t execution : {1U, 2U, 3U}) {
+    for (const std::uint64_t index : {0U, 1U, 2U}) {
+      const std::string key = engine::event_key(7, execution, index);
+      batch.put(Family::event, key, "event");
+      if (execution != 2) kept.emplace(key, "event");
+    }
+  }
+  batch.erase_prefix(Family::event, engine::execution_key(7, 2));
+  write(*backend, batch);
+  EXPECT_EQ(scanned(*backend, Family::event), kept);
+}
+
 TEST(SqliteBackend, A_value_that_is_none_is_not_written) {
   const FreshFolder folder;
   const auto backend = opened(folder / "store");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "base/text.h"
 #include "store/engine/state.h"
 
@@ -105,6 +106,13 @@ Result<std::uint64_t> Engine::State::run(const PurgeQueue& op) {
   }
   for (MessageNode* message : messages)
     end(*message, End::purged);
+  if (STRAND_PLANTED("purge-erases-leased-lane")) {
+    for (const auto& [key, lane] : queue.lanes) {
+      if (lane->lease == nullptr || !lane->empty()) continue;
+      revoke(*lane->lease);
+      break;
+    }
+  }
   return messages.size();
 }
 

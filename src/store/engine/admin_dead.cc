@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "base/text.h"
 #include "store/engine/state.h"
 
@@ -73,6 +74,7 @@ Result<std::uint64_t> Engine::State::run(const Redrive& op) {
 void Engine::State::redrive_here(Queue& queue, MessageId id, DeadEntry& entry) {
   MessageRecord& record = entry.message;
   record.expires_at.reset();
+  if (STRAND_PLANTED("redrive-at-the-end")) record.due = now_;
   if (record.name && queue.names.contains(*record.name)) record.name.reset();
   erase(Family::dead, dead_key(queue.id, id));
   // Its share in a publication's body stays; it is the live message's from now on.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "base/text.h"
 #include "store/contract/check.h"
 #include "store/engine/state.h"
@@ -54,13 +55,26 @@ Result<Receipt> Engine::State::apply(const Transaction& transaction, Time now) {
         message->settling = false;
       for (const Plan::Settling& settling : plan.settles)
         settling.lease->settling = false;
+      if (STRAND_PLANTED("dedup-kept-after-failed-transaction")) {
+        for (const Send& send : transaction.sends) {
+          const Queue* queue = find_queue(send.queue);
+          if (queue == nullptr || !send.dedup_id) continue;
+          const std::string key = queue_dedup_key(queue->id, *send.dedup_id);
+          remember_dedup(key, MessageId{next_number()}, queue->settings.dedup_window);
+        }
+      }
       return std::unexpected(checked.error());
     }
     receipt = perform(transaction, plan);
   }
   receipt.time = now_;
   if (transaction.id) store_receipt(transaction, receipt);
+  if (STRAND_PLANTED("ack-not-synced") && !transaction.settles.empty() &&
+      transaction.sends.empty()) {
+    return receipt;
+  }
   if (transaction.durability == Durability::sync) decisions_.durability = Durability::sync;
+  if (STRAND_PLANTED("mixed-batch-not-synced")) decisions_.durability = transaction.durability;
   return receipt;
 }
 
@@ -71,6 +85,8 @@ Result<void> Engine::State::check_disk(const Transaction& transaction) const {
   const bool adds = !transaction.sends.empty() || !transaction.publishes.empty() ||
                     !transaction.appends.empty() || writes_record;
   if (!free_bytes_ || !adds) return {};
+  if (STRAND_PLANTED("disk-guard-forgets-publications") && !transaction.publishes.empty())
+    return {};
   const bool settles = !transaction.settles.empty();
   const std::size_t reserve =
       settles ? limits_.disk_settle_reserve_bytes : limits_.disk_reserve_bytes;
@@ -319,7 +335,12 @@ bool Engine::State::cancel(const Cancel& cancel) {
   if (message.lane != nullptr) edit.emplace(*this, *message.lane);
   LeaseNode* lease = message.lease;
   end(message, End::cancelled);
+  const std::size_t others = lease != nullptr && lease->lane != nullptr ? lease->carried : 0;
   if (lease != nullptr) revoke(*lease);
+  if (STRAND_PLANTED("cancel-leaks-leased-count")) {
+    queue->tally.leased += others;
+    queue->tally.ready -= others;
+  }
   return true;
 }
 

@@ -1,3 +1,4 @@
+#include "base/planted.h"
 #include "store/engine/state.h"
 
 // How messages leave, and who is told.
@@ -52,11 +53,17 @@ void Engine::State::end(MessageNode& message, End how, std::string_view reason) 
     erase(Family::message, message_key(message.id));
     erase_body(message);
   }
-  if (how != End::acked) send_notice(message, name_of(how), reason);
+  const bool silent = STRAND_PLANTED("no-notice-on-expiry") && how == End::expired;
+  if (how != End::acked && !silent) send_notice(message, name_of(how), reason);
   forget(message);
 }
 
 void Engine::State::end_expired(MessageNode& message) {
+  const bool parked = message.lane != nullptr ? message.lane->parked() : message.parked_alone();
+  if (STRAND_PLANTED("parked-ttl-not-counted") && parked && message.where != Where::nowhere) {
+    ++message.queue->tally.parked;
+    --message.queue->tally.ready;
+  }
   if (message.queue->settings.on_expired == OnExpired::dead) {
     end(message, End::dead, "expired");
   } else {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "base/text.h"
 #include "store/contract/check.h"
 #include "store/engine/state.h"
@@ -72,7 +73,7 @@ Result<std::vector<Grant>> Engine::State::lease_ready(Queue& queue, const LeaseR
                            ? grant_lane(static_cast<Lane&>(*entry), request, left, first)
                            : grant_unkeyed(static_cast<MessageNode&>(*entry), request, left, first);
     if (lease == nullptr) break;  // the next one does not fit any more
-    ++queue.grants;
+    if (first || !STRAND_PLANTED("starvation-count-per-request")) ++queue.grants;
     grants.push_back(grant(*lease));
   }
   return grants;

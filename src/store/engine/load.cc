@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "store/engine/bounds.h"
 #include "store/engine/state.h"
 
@@ -68,6 +69,13 @@ Result<void> Engine::State::load(Time wall, const Identity& identity, CommitNumb
   if (auto done = load_leases(opened_at, why); !done) return done;
   if (auto done = load_ids(); !done) return done;
   if (auto done = load_pins(); !done) return done;
+  if (STRAND_PLANTED("epoch-from-live-leases")) {
+    next_number_ = std::max<std::uint64_t>(1, meta_.lowest_message);
+    for (const auto& [id, message] : loaded_)
+      next_number_ = std::max(next_number_, id + 1);
+    for (const auto& [epoch, lease] : leases_)
+      next_number_ = std::max(next_number_, epoch + 1);
+  }
   link_loaded();
   loaded_ = {};
   // What came due while the store was closed happens now, at its own times.
@@ -244,7 +252,7 @@ Result<void> Engine::State::load_lanes() {
     Lane& lane = ensure_lane(*queue->second, place->key);
     lane.persisted = true;
     lane.label = std::move(record->label);
-    lane.isolate_next = record->isolate_next;
+    lane.isolate_next = record->isolate_next && !STRAND_PLANTED("isolation-forgotten-on-load");
     if (record->park_reason) {
       lane.park_reason = std::make_unique<std::string>(std::move(*record->park_reason));
     }
@@ -286,7 +294,7 @@ Result<void> Engine::State::load_leases(Time opened_at, Loading why) {
       lease.add(message, carried.pull);
     }
     if (lease.lane == nullptr && lease.carried != 1) return false;
-    if (why == Loading::open && !lease.graced) {
+    if (why == Loading::open && (!lease.graced || STRAND_PLANTED("lease-grace-every-open"))) {
       lease.graced = true;
       lease.expires_at = std::max(lease.expires_at, opened_at + reopen_grace);
       persist(lease);
@@ -317,6 +325,7 @@ Result<void> Engine::State::load_ids() {
     if (!id || !record) return false;
     const auto client = clients_.find(id->first);
     if (client == clients_.end() || record->forget_at > client->second.forget_at) return false;
+    if (STRAND_PLANTED("receipts-lost-at-restart")) return true;
     receipt_ends_.emplace(record->forget_at, *id);
     client->second.receipts.emplace(id->second, std::move(*record));
     ++receipt_count_;
@@ -351,6 +360,7 @@ Result<void> Engine::State::load_dedup() {
   return each(Family::dedup, [&](std::string_view key, std::string_view value) {
     const auto record = decode<DedupRecord>(value);
     if (!record) return false;
+    if (STRAND_PLANTED("dedup-lost-at-restart")) return true;
     dedup_.emplace(key, *record);
     dedup_ends_.emplace(record->ends_at, key);
     return true;

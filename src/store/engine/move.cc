@@ -1,3 +1,4 @@
+#include "base/planted.h"
 #include "store/engine/state.h"
 
 // Linking messages and lanes: where they stand, in which order, and what wakes them.
@@ -149,6 +150,10 @@ void Engine::State::unlink(MessageNode& message) {
     case Where::waiting:
       lane.waiting.erase(lane.waiting.iterator_to(message));
       --lane.waiting_count;
+      if (STRAND_PLANTED("backoff-count-leaks") && message.in_backoff() &&
+          message.wakes_at() > now_) {
+        ++lane.backoff_count;
+      }
       if (message.in_backoff()) --lane.backoff_count;
       if (message.blocks()) {
         lane.blocks->erase(message.place());

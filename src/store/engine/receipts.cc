@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "store/engine/state.h"
 
 // Transaction ids and request ids: what makes repeats harmless.
@@ -39,7 +40,9 @@ Result<void> Engine::State::check_transaction_id(const TransactionId& id) const 
                                "said it has all answers",
                                id.number, id.client, client->second.lowest_unanswered));
   }
-  if (id.time <= now_ - limits_.transaction_window) {
+  const bool known =
+      client != clients_.end() || !STRAND_PLANTED("old-transaction-id-unknown-client");
+  if (known && id.time <= now_ - limits_.transaction_window) {
     return failure(Errc::transaction_expired,
                    fmt::format("transaction {} of client {} was made more than {} ago; whether it "
                                "was applied is not known any more",
@@ -120,7 +123,9 @@ void Engine::State::request_lease_ended(const LeaseNode& lease) {
   RequestState& request = found->second;
   // A lease that is being granted by this very call is not counted yet.
   if (request.live > 0) --request.live;
-  if (request.live > 0 || now_ < request.forget_at) return;
+  const bool remembered =
+      now_ < request.forget_at && !STRAND_PLANTED("request-id-forgotten-when-leases-end");
+  if (request.live > 0 || remembered) return;
   erase(Family::request, request_key(*lease.request));
   requests_.erase(found);
 }

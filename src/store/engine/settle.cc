@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
 #include "store/engine/state.h"
 
 // Outcomes of leased messages, leases that run out, and parking.
@@ -30,6 +34,7 @@ void Engine::State::settle(LeaseNode& lease, const Settle& settle, MessageNode* 
     if (hint->valid_for > Duration::zero()) {
       lane->hint = std::make_unique<HintRecord>(
           HintRecord{.owner = hint->owner, .until = now_ + hint->valid_for, .grace = hint->grace});
+      if (STRAND_PLANTED("owner-grace-from-hint-time")) lane->hint->until = now_ + hint->grace;
     }
     lane->changed = true;
   }
@@ -38,9 +43,19 @@ void Engine::State::settle(LeaseNode& lease, const Settle& settle, MessageNode* 
     if (given_back) persist(lease);
     return;
   }
+  const bool all_acked = !given_back && lease.carried == 0;
+  if (STRAND_PLANTED("ack-takes-late-arrivals") && all_acked) {
+    for (MessageNode* message : lane->free_messages())
+      end(*message, End::acked);
+  }
   release_all(lease);
   end_lease(lease);
   if (park_wanted_) park(*lane, *park_wanted_);
+  Queue& queue = *lane->queue;
+  if (STRAND_PLANTED("no-wake-at-lease-end-with-late-arrival") && all_acked && !queue.woken) {
+    edit.reset();
+    if (std::exchange(queue.woken, false)) woken_queues_.pop_back();
+  }
 }
 
 void Engine::State::take_outcome(MessageNode& message, const Outcome& outcome) {
@@ -110,6 +125,8 @@ bool Engine::State::exhausted(const MessageNode& message) const {
 Duration Engine::State::backoff(const MessageNode& message) const {
   const std::vector<Duration>& steps = message.queue->settings.backoff;
   if (steps.empty()) return Duration::zero();
+  if (STRAND_PLANTED("backoff-one-step-ahead"))
+    return steps[std::min<std::size_t>(message.attempts, steps.size() - 1)];
   return steps[std::min<std::size_t>(message.attempts, steps.size()) - 1];
 }
 
@@ -134,6 +151,11 @@ void Engine::State::fail(MessageNode& message, std::string_view reason,
       message.more().not_before = now_ + wait;
       message.extras->blocks =
           message.lane != nullptr && message.queue->settings.retry_policy == RetryPolicy::block;
+      if (STRAND_PLANTED("retry-moves-back")) message.due = now_ + wait;
+      if (STRAND_PLANTED("blocked-head-ttl-keeps-block") && message.blocks() &&
+          message.expires_at()) {
+        message.extras->expires_at = std::max(*message.expires_at(), now_ + wait);
+      }
     }
   }
   give_back(message);
@@ -151,6 +173,8 @@ void Engine::State::expire_lease(LeaseNode& lease) {
     MessageNode* message = entry.message;
     if (message == nullptr) continue;
     if (oldest == nullptr || message->place() < oldest->place()) oldest = message;
+    if (STRAND_PLANTED("expiry-charges-the-newest") && message->place() > oldest->place())
+      oldest = message;
   }
   if (oldest != nullptr) {
     if (lane != nullptr) {

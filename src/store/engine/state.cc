@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "base/siphash.h"
 #include "base/text.h"
 
@@ -36,7 +37,7 @@ std::uint64_t Engine::State::next_number() {
     meta_.numbers_reserved += numbers_block;
     put(Family::meta, meta_key(), meta_);
     // Until the reservation is synced, nothing that uses its numbers may be seen.
-    decisions_.durability = Durability::sync;
+    if (!STRAND_PLANTED("reservation-not-synced")) decisions_.durability = Durability::sync;
   }
   return next_number_++;
 }
@@ -116,6 +117,11 @@ Result<LeaseNode*> Engine::State::find_lease(const Token& token) const {
                    fmt::format("the token {} was not made by this store", token.to_string()));
   }
   const auto found = leases_.find(static_cast<std::uint64_t>(token.epoch()));
+  if (STRAND_PLANTED("token-of-the-queue-is-enough") && found == leases_.end()) {
+    for (const auto& [epoch, lease] : leases_) {
+      if (static_cast<std::uint64_t>(lease->queue->id) == token.place()) return lease.get();
+    }
+  }
   if (found == leases_.end()) {
     return failure(Errc::lease_lost,
                    fmt::format("the lease with epoch {} is over: it was ended, ran out, or was "
@@ -145,6 +151,7 @@ Decisions Engine::State::take() {
   woken_queues_.clear();
   for (const Epoch epoch : decisions_.wakes.lanes) {
     const auto lease = leases_.find(static_cast<std::uint64_t>(epoch));
+    if (STRAND_PLANTED("holder-woken-once")) continue;
     if (lease != leases_.end()) lease->second->woken = false;
   }
   decisions_.commit = ++last_commit_;
@@ -166,7 +173,12 @@ void Engine::State::raise_low_water() {
   std::uint64_t lowest = next_number_;
   for (const auto& [name, queue] : queues_) {
     if (queue->messages.empty()) continue;
-    lowest = std::min(lowest, static_cast<std::uint64_t>(queue->messages.begin()->id));
+    auto first = queue->messages.begin();
+    while (STRAND_PLANTED("low-water-above-leased") && first->where == Where::leased) {
+      if (++first == queue->messages.end()) break;
+    }
+    if (first == queue->messages.end()) continue;
+    lowest = std::min(lowest, static_cast<std::uint64_t>(first->id));
   }
   meta_.lowest_message = lowest;
 }

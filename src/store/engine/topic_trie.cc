@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/planted.h"
 #include "store/engine/queue.h"
 
 namespace strand::engine {
@@ -62,7 +63,8 @@ bool TopicTrie::remove_below(Node& node, std::string_view pattern, bool at_end, 
 
 void TopicTrie::collect(const Node& node, std::string_view topic, bool at_end,
                         std::vector<Queue*>& found) {
-  found.insert(found.end(), node.rest.begin(), node.rest.end());
+  const bool missed = at_end && STRAND_PLANTED("hash-needs-one-segment");
+  if (!missed) found.insert(found.end(), node.rest.begin(), node.rest.end());
   if (at_end) {
     found.insert(found.end(), node.ends.begin(), node.ends.end());
     return;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/assert.h"
+#include "base/planted.h"
 
 namespace strand::local {
 
@@ -128,6 +129,7 @@ void GroupCommit::complete(const Result<void>& written) {
 
   if (in_flight().awaited) in_flight().changed.notify_all();
   in_flight().awaited = false;
+  if (STRAND_PLANTED("next-leader-not-woken") && written) return;
   if (gathering().awaited) {
     if (written) {
       gathering().changed.notify_one();  // to lead it

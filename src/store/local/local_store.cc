@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/planted.h"
 #include "store/engine/reads.h"
 
 namespace strand::local {
@@ -109,6 +110,8 @@ void LocalStore::arm_timer() {
   auto due = commits_.engine().next_due();
   // After a failed write: the engine that was read again may have decided something by itself.
   if (commits_.unattended()) due = Time::min();
+  const bool set = timer_wakes_at_ != Time::max();
+  if (STRAND_PLANTED("timer-not-rearmed-for-earlier-due") && set) return;
   if (due && *due < timer_wakes_at_) {
     timer_wakes_at_ = *due;
     alarm_.ring();
@@ -164,6 +167,11 @@ std::vector<Result<Receipt>> LocalStore::apply(std::span<const Transaction> tran
       }
     }
     results.push_back(commits_.engine().apply(transaction, now));
+  }
+  if (STRAND_PLANTED("confirmed-before-written") && results.size() == transactions.size()) {
+    commits_.flush_unattended(*lock);
+    arm_timer();
+    return results;
   }
   hold_back(results, unwritten, wait(*lock, commits_.decided()));
   if (results.size() < transactions.size()) {
@@ -277,6 +285,7 @@ auto LocalStore::read_memory(Read read)
   if (!lock) return std::unexpected(std::move(lock).error());
   apply_due();
   auto answer = read(std::as_const(commits_.engine()));
+  if (STRAND_PLANTED("stats-before-written")) return answer;
   if (auto outcome = wait(*lock, commits_.decided()); !outcome) {
     return std::unexpected(no_trace(std::move(outcome).error()));
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/planted.h"
 
 namespace strand::local {
 
@@ -73,6 +74,7 @@ Result<void> MessageCache::reopen() {
 
 void MessageCache::note(const Mutation& mutation) {
   if (!keeps(mutation.family)) return;
+  if (STRAND_PLANTED("cache-keeps-erased") && mutation.kind == Mutation::Kind::erase) return;
   switch (mutation.kind) {
     case Mutation::Kind::put:
       put(mutation.family, mutation.key, mutation.value);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/assert.h"
+#include "base/planted.h"
 
 namespace strand::local {
 
@@ -86,9 +87,11 @@ Pipeline::Woken Pipeline::complete(const Result<void>& written, Time now) {
   // From here on, this number stands for "all that can be read now", which is durable.
   taken_ = written_ = gathered + 1;
   const std::string why = written.error().message;
-  fail(gathered,
-       {Errc::unavailable,
-        fmt::format("not applied, because the write before it failed ({}); repeat it", why)});
+  if (!STRAND_PLANTED("batch-behind-a-failure-confirmed")) {
+    fail(gathered,
+         {Errc::unavailable,
+          fmt::format("not applied, because the write before it failed ({}); repeat it", why)});
+  }
 
   if (auto rebuilt = rebuild(now); !rebuilt) {
     fail(flying, {Errc::unknown_outcome,

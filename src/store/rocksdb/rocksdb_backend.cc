@@ -12,6 +12,7 @@
 #include <rocksdb/write_batch.h>
 
 #include "base/assert.h"
+#include "base/planted.h"
 #include "base/text.h"
 #include "store/disk/owner_lock.h"
 #include "store/disk/place.h"
@@ -124,7 +125,7 @@ Result<void> RocksdbBackend::write(const MutationBatch& batch, Durability durabi
   changes_.Clear();
   if (auto translated = translate(batch); !translated) return translated;
   ::rocksdb::WriteOptions options;
-  options.sync = durability == Durability::sync;
+  options.sync = durability == Durability::sync && !STRAND_PLANTED("rocksdb-not-synced");
   must(changes_.Put(database_->column(Column::small), slice(batch_key),
                     slice(fmt::format_int(batch_ + 1).str())));
   const auto status = database_->db().Write(options, &changes_);
@@ -182,14 +183,17 @@ void RocksdbBackend::put(Family family, std::string_view key, std::string_view v
 
 void RocksdbBackend::erase(Family family, std::string_view key) {
   const ColumnKey name(family, key);
-  must(placement(family).written_once ? changes_.SingleDelete(column(family), slice(name.bytes()))
-                                      : changes_.Delete(column(family), slice(name.bytes())));
+  const bool wrong = STRAND_PLANTED("rocksdb-single-delete-rewritten") && family == Family::state;
+  const bool once = placement(family).written_once || wrong;
+  must(once ? changes_.SingleDelete(column(family), slice(name.bytes()))
+            : changes_.Delete(column(family), slice(name.bytes())));
 }
 
 void RocksdbBackend::erase_prefix(Family family, std::string_view prefix) {
   STRAND_ASSERT(!hinted(placement(family).column), "range deletes and hints do not go together");
   const ColumnKey begin(family, prefix);
   std::string end = behind(begin.bytes());
+  if (STRAND_PLANTED("rocksdb-prefix-too-wide")) end = behind(end);
   // A prefix of nothing but 0xff has no end; no key of ours is so long.
   if (end.empty()) end.assign(std::size_t{64} << 10U, '\xff');
   must(changes_.DeleteRange(column(family), slice(begin.bytes()), slice(end)));

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/planted.h"
 #include "base/text.h"
 #include "store/disk/owner_lock.h"
 #include "store/disk/place.h"
@@ -400,8 +401,8 @@ Result<void> SqliteBackend::commit(const engine::MutationBatch& batch) {
 Result<void> SqliteBackend::set_durability(Durability durability) {
   if (set_ == durability) return {};
   set_.reset();
-  auto done = writer_->run(durability == Durability::sync ? "PRAGMA synchronous=FULL"
-                                                          : "PRAGMA synchronous=NORMAL");
+  const bool sync = durability == Durability::sync && !STRAND_PLANTED("sqlite-not-synced");
+  auto done = writer_->run(sync ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL");
   if (done) set_ = durability;
   return done;
 }
@@ -473,7 +474,9 @@ Result<void> SqliteBackend::erase(Family family, std::string_view key) {
 
 Result<void> SqliteBackend::erase_prefix(Family family, std::string_view prefix) {
   const Table& table = table_of(family);
-  const KeyFields first = key_fields(table.key, prefix);
+  KeyFields first = key_fields(table.key, prefix);
+  if (STRAND_PLANTED("sqlite-prefix-leaves-first") && prefix.size() == 16)
+    ++first.fields[2].integer;
   if (first.too_long) return {};
   const std::string behind = engine::behind_prefix(prefix);
   const auto use = behind.empty() ? Connection::Use::erase_from : Connection::Use::erase_range;
@@ -495,6 +498,7 @@ Result<void> SqliteBackend::bury(std::string_view message_key, std::string_view 
   }
   STRAND_ASSERT(sqlite3_changes64(writer_->handle()) == 1,
                 "only a message that is there, in the queue that is named, can be buried");
+  if (STRAND_PLANTED("sqlite-bury-keeps-message")) return {};
   return erase(Family::message, message_key);
 }
 
