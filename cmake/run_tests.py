@@ -36,7 +36,8 @@ SANITIZER_SLOWDOWN = 3
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "abort_on_error=1:detect_stack_use_after_return=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:"
+    f"suppressions={ROOT / 'tests' / 'tsan.supp'}",
 }
 
 RUNNING = set()  # process groups; Ctrl-C does not reach them by itself
