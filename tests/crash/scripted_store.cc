@@ -32,29 +32,19 @@ class RealDisk final : public ScriptedDisk {
   faults::ScriptedVfs sqlite_;
 };
 
-class KilledAtBatches final : public engine::Backend {
+class KilledAtBatches final : public engine::ForwardingBackend {
  public:
-  KilledAtBatches(std::unique_ptr<engine::Backend> inner, faults::KillScript& script)
-      : inner_(std::move(inner)), script_(script) {}
+  KilledAtBatches(std::unique_ptr<engine::Backend> backend, faults::KillScript& script)
+      : ForwardingBackend(std::move(backend)), script_(script) {}
 
-  Result<std::optional<std::string>> get(engine::Family family,
-                                         std::string_view key) const override {
-    return inner_->get(family, key);
-  }
-  Result<void> scan(engine::Family family, std::string_view first, std::string_view last,
-                    const Visit& visit) const override {
-    return inner_->scan(family, first, last, visit);
-  }
   Result<void> write(const engine::MutationBatch& batch, Durability durability) override {
     script_.at("batch.before");
-    auto written = inner_->write(batch, durability);
+    auto written = behind().write(batch, durability);
     script_.at("batch.after");
     return written;
   }
-  Result<void> reopen() override { return inner_->reopen(); }
 
  private:
-  std::unique_ptr<engine::Backend> inner_;
   faults::KillScript& script_;
 };
 

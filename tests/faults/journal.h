@@ -51,36 +51,27 @@ class Journal {
 // Tells a journal what is written to the backend behind it.
 //
 // `trouble` collects what was wrong after a reopen.
-class JournalledBackend final : public engine::Backend {
+class JournalledBackend final : public engine::ForwardingBackend {
  public:
   JournalledBackend(std::unique_ptr<engine::Backend> inner, Journal& journal,
                     std::vector<std::string>& trouble)
-      : inner_(std::move(inner)), journal_(journal), trouble_(trouble) {}
+      : ForwardingBackend(std::move(inner)), journal_(journal), trouble_(trouble) {}
 
-  Result<std::optional<std::string>> get(engine::Family family,
-                                         std::string_view key) const override {
-    return inner_->get(family, key);
-  }
-  Result<void> scan(engine::Family family, std::string_view first, std::string_view last,
-                    const Visit& visit) const override {
-    return inner_->scan(family, first, last, visit);
-  }
   Result<void> write(const engine::MutationBatch& batch, Durability durability) override {
-    auto written = inner_->write(batch, durability);
+    auto written = behind().write(batch, durability);
     journal_.written(batch, durability, written.has_value());
     return written;
   }
   Result<void> reopen() override {
-    auto reopened = inner_->reopen();
+    auto reopened = behind().reopen();
     if (!reopened) return reopened;
-    if (auto wrong = journal_.reopened(*inner_); !wrong.empty()) {
+    if (auto wrong = journal_.reopened(behind()); !wrong.empty()) {
       trouble_.push_back("after a reopen: " + wrong);
     }
     return reopened;
   }
 
  private:
-  std::unique_ptr<engine::Backend> inner_;
   Journal& journal_;
   std::vector<std::string>& trouble_;
 };

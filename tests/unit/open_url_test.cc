@@ -88,6 +88,19 @@ TEST(OpenUrl, A_named_store_is_found_again_after_it_was_closed) {
   EXPECT_EQ(store->stats("orders")->ready, 1U);
 }
 
+// Bodies lie in memory there, so they count: a limit that overlooks them is none.
+TEST(OpenUrl, A_store_in_memory_counts_bodies_with_a_name_and_without) {
+  for (const std::string_view url : {"memory:", "memory:open_url_counts_bodies"}) {
+    OpenOptions options;
+    options.limits.memory_bytes_max = 100'000;
+    const auto store = opened(url, options);
+    ASSERT_TRUE(store);
+    ASSERT_TRUE(store->apply(send("orders", std::string(60'000, 'x'))));
+    EXPECT_EQ(code_of(store->apply(send("orders", std::string(60'000, 'x')))), Errc::store_full)
+        << url;
+  }
+}
+
 TEST(OpenUrl, Stores_of_different_names_are_different_stores) {
   const auto one = opened("memory:open_url_one");
   const auto two = opened("memory:open_url_two");

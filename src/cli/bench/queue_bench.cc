@@ -33,31 +33,17 @@ constexpr unsigned rounds = 9;
 constexpr Duration lease_length = 10min;
 
 // Counts the syncs that a store asks for.
-class SyncCounter final : public engine::Backend {
+class SyncCounter final : public engine::ForwardingBackend {
  public:
-  SyncCounter(std::unique_ptr<engine::Backend> inner, std::atomic<std::uint64_t>& syncs)
-      : inner_(std::move(inner)), syncs_(syncs) {}
+  SyncCounter(std::unique_ptr<engine::Backend> backend, std::atomic<std::uint64_t>& syncs)
+      : ForwardingBackend(std::move(backend)), syncs_(syncs) {}
 
-  [[nodiscard]] bool in_memory() const override { return inner_->in_memory(); }
-  Result<std::optional<std::string>> get(engine::Family family,
-                                         std::string_view key) const override {
-    return inner_->get(family, key);
-  }
-  Result<void> scan(engine::Family family, std::string_view first, std::string_view last,
-                    const Visit& visit) const override {
-    return inner_->scan(family, first, last, visit);
-  }
   Result<void> write(const engine::MutationBatch& batch, Durability durability) override {
     if (durability == Durability::sync) ++syncs_;
-    return inner_->write(batch, durability);
-  }
-  Result<void> reopen() override { return inner_->reopen(); }
-  [[nodiscard]] std::optional<std::uint64_t> free_bytes() const override {
-    return inner_->free_bytes();
+    return behind().write(batch, durability);
   }
 
  private:
-  std::unique_ptr<engine::Backend> inner_;
   std::atomic<std::uint64_t>& syncs_;
 };
 

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <strand/error.h>
 #include <strand/transaction.h>
@@ -59,6 +61,33 @@ class Backend : public Archive {
   // sync, what was read is rewritten into new, synced files, because the operating system may have
   // dropped pages that it still shows. Leaves nothing of a batch that is not there as a whole.
   virtual Result<void> reopen() = 0;
+};
+
+// A backend in front of another one: whatever it does not override is done by the one behind.
+class ForwardingBackend : public Backend {
+ public:
+  [[nodiscard]] bool in_memory() const override { return behind_->in_memory(); }
+  Result<std::optional<std::string>> get(Family family, std::string_view key) const override {
+    return behind_->get(family, key);
+  }
+  Result<void> scan(Family family, std::string_view first, std::string_view last,
+                    const Visit& visit) const override {
+    return behind_->scan(family, first, last, visit);
+  }
+  Result<void> write(const MutationBatch& batch, Durability durability) override {
+    return behind_->write(batch, durability);
+  }
+  [[nodiscard]] std::optional<std::uint64_t> free_bytes() const override {
+    return behind_->free_bytes();
+  }
+  Result<void> reopen() override { return behind_->reopen(); }
+
+ protected:
+  explicit ForwardingBackend(std::shared_ptr<Backend> behind) : behind_(std::move(behind)) {}
+  [[nodiscard]] Backend& behind() const { return *behind_; }
+
+ private:
+  const std::shared_ptr<Backend> behind_;
 };
 
 }  // namespace strand::engine

@@ -31,7 +31,7 @@ std::uint64_t id_of(std::string_view key) {
 }  // namespace
 
 MessageCache::MessageCache(std::unique_ptr<engine::Backend> disk, std::size_t budget_bytes)
-    : disk_(std::move(disk)),
+    : ForwardingBackend(std::move(disk)),
       segments_max_(std::max<std::size_t>(budget_bytes / segment_bytes, 1)) {}
 
 bool MessageCache::keeps(Family family) {
@@ -49,11 +49,11 @@ Result<std::optional<std::string>> MessageCache::get(Family family, std::string_
       return std::string(segment.bytes.get() + place.offset, place.bytes);
     }
   }
-  return disk_->get(family, key);
+  return behind().get(family, key);
 }
 
 Result<void> MessageCache::write(const engine::MutationBatch& batch, Durability durability) {
-  if (auto written = disk_->write(batch, durability); !written) return written;
+  if (auto written = behind().write(batch, durability); !written) return written;
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < batch.size(); ++i)
     note(batch[i]);
@@ -69,7 +69,7 @@ Result<void> MessageCache::reopen() {
     segments_.clear();
     held_ = 0;
   }
-  return disk_->reopen();
+  return behind().reopen();
 }
 
 void MessageCache::note(const Mutation& mutation) {

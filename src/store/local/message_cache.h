@@ -25,21 +25,14 @@ namespace strand::local {
 //
 // Threads: as Backend says.
 // Failure: as that of the backend behind. Nothing is kept of a batch before it is written.
-class MessageCache final : public engine::Backend {
+class MessageCache final : public engine::ForwardingBackend {
  public:
   MessageCache(std::unique_ptr<engine::Backend> disk, std::size_t budget_bytes);
 
   Result<std::optional<std::string>> get(engine::Family family,
                                          std::string_view key) const override;
-  Result<void> scan(engine::Family family, std::string_view first, std::string_view last,
-                    const Visit& visit) const override {
-    return disk_->scan(family, first, last, visit);
-  }
   Result<void> write(const engine::MutationBatch& batch, Durability durability) override;
   Result<void> reopen() override;
-  [[nodiscard]] std::optional<std::uint64_t> free_bytes() const override {
-    return disk_->free_bytes();
-  }
 
   // How many entries it has now, and how many reads it has answered.
   [[nodiscard]] std::size_t entries() const;
@@ -73,7 +66,6 @@ class MessageCache final : public engine::Backend {
   void drop_oldest();
   void pop_freed();
 
-  const std::unique_ptr<engine::Backend> disk_;
   const std::size_t segments_max_;
 
   mutable std::mutex mutex_;  // for everything below

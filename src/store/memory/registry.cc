@@ -35,10 +35,10 @@ Registry& registry() {
 }
 
 // Lends named contents to one owner.
-class NamedBackend final : public engine::Backend {
+class NamedBackend final : public engine::ForwardingBackend {
  public:
   NamedBackend(std::string name, std::shared_ptr<MemoryBackend> contents)
-      : name_(std::move(name)), contents_(std::move(contents)) {}
+      : ForwardingBackend(std::move(contents)), name_(std::move(name)) {}
   ~NamedBackend() override {
     const std::lock_guard lock(registry().mutex);
     registry().by_name.find(name_)->second.held = false;
@@ -46,22 +46,8 @@ class NamedBackend final : public engine::Backend {
   NamedBackend(const NamedBackend&) = delete;
   NamedBackend& operator=(const NamedBackend&) = delete;
 
-  Result<std::optional<std::string>> get(engine::Family family,
-                                         std::string_view key) const override {
-    return contents_->get(family, key);
-  }
-  Result<void> scan(engine::Family family, std::string_view first, std::string_view last,
-                    const Visit& visit) const override {
-    return contents_->scan(family, first, last, visit);
-  }
-  Result<void> write(const engine::MutationBatch& batch, Durability durability) override {
-    return contents_->write(batch, durability);
-  }
-  Result<void> reopen() override { return contents_->reopen(); }
-
  private:
   std::string name_;
-  std::shared_ptr<MemoryBackend> contents_;
 };
 
 }  // namespace
