@@ -2,6 +2,7 @@
 // durable.
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +44,7 @@ class SqliteFaults : public ::testing::Test {
 
   void fail_once(const std::string& what, const std::string& file, int code) {
     vfs_.fault = [what, file, code, done = false](const Event& event) mutable {
-      if (done || event.what != what || event.file != file) return SQLITE_OK;
+      if (done || event.what != what || event.file != file) return 0;
       done = true;
       return code;
     };
@@ -60,7 +61,7 @@ class SqliteFaults : public ::testing::Test {
   }
   // Fails one sync of the database file, which happens when the log is copied into it.
   void fail_the_copying() {
-    fail_once("sync", "store", SQLITE_IOERR_FSYNC);
+    fail_once("sync", "store", EIO);
     const std::string large(1'000'000, 'x');
     Result<void> written;
     for (std::uint64_t id = 1; written && id < 60; ++id)
@@ -96,7 +97,7 @@ TEST_F(SqliteFaults, A_sync_without_changes_still_makes_earlier_writes_durable) 
 
 TEST_F(SqliteFaults, A_full_disk_is_store_full_and_leaves_nothing_of_the_batch) {
   ASSERT_TRUE(put(1, "before", Durability::sync));
-  fail_once("write", "store-wal", SQLITE_FULL);
+  fail_once("write", "store-wal", ENOSPC);
   const auto written = put(2, "lost", Durability::sync);
   ASSERT_FALSE(written);
   EXPECT_EQ(written.error().code, Errc::store_full);
@@ -109,7 +110,7 @@ TEST_F(SqliteFaults, A_full_disk_is_store_full_and_leaves_nothing_of_the_batch) 
 
 TEST_F(SqliteFaults, A_full_disk_needs_no_room_to_go_on) {
   ASSERT_TRUE(put(1, "before", Durability::async));
-  vfs_.fault = [](const Event& event) { return event.what == "write" ? SQLITE_FULL : SQLITE_OK; };
+  vfs_.fault = [](const Event& event) { return event.what == "write" ? ENOSPC : 0; };
   ASSERT_EQ(put(2, "lost", Durability::sync).error().code, Errc::store_full);
   vfs_.events.clear();
   ASSERT_TRUE(backend_->reopen());
@@ -122,9 +123,9 @@ TEST_F(SqliteFaults, A_full_disk_needs_no_room_to_go_on) {
 
 TEST_F(SqliteFaults, A_sync_that_fails_while_the_disk_is_full_is_not_forgotten) {
   ASSERT_TRUE(put(1, "before", Durability::async));
-  fail_once("write", "store-wal", SQLITE_FULL);
+  fail_once("write", "store-wal", ENOSPC);
   ASSERT_EQ(put(2, "lost", Durability::sync).error().code, Errc::store_full);
-  fail_once("sync", "store-wal", SQLITE_IOERR_FSYNC);
+  fail_once("sync", "store-wal", EIO);
   vfs_.events.clear();
   ASSERT_TRUE(backend_->reopen());
   EXPECT_LT(first("sync", "store-wal.new"), first("write", "store"));
@@ -135,7 +136,7 @@ TEST_F(SqliteFaults, A_sync_that_fails_while_the_disk_is_full_is_not_forgotten) 
 // the log is written anew, before anything of it goes into the database.
 TEST_F(SqliteFaults, After_a_failed_sync_what_can_be_read_is_written_to_a_new_file_first) {
   ASSERT_TRUE(put(1, "before", Durability::async));
-  fail_once("sync", "store-wal", SQLITE_IOERR_FSYNC);
+  fail_once("sync", "store-wal", EIO);
   const auto written = put(2, "in doubt", Durability::sync);
   ASSERT_FALSE(written);
   EXPECT_EQ(written.error().code, Errc::io_error);
@@ -165,9 +166,9 @@ TEST_F(SqliteFaults, A_reopening_that_fails_can_be_repeated) {
   for (const std::string file : {"store-wal.new", "store"}) {
     SCOPED_TRACE(file);
     ASSERT_TRUE(put(1, file, Durability::async));
-    fail_once("sync", "store-wal", SQLITE_IOERR_FSYNC);
+    fail_once("sync", "store-wal", EIO);
     ASSERT_FALSE(put(2, "in doubt", Durability::sync));
-    fail_once("sync", file, SQLITE_IOERR_FSYNC);
+    fail_once("sync", file, EIO);
     const auto reopened = backend_->reopen();
     ASSERT_FALSE(reopened);
     EXPECT_EQ(reopened.error().code, Errc::io_error);
@@ -182,7 +183,7 @@ TEST_F(SqliteFaults, A_reopening_that_fails_can_be_repeated) {
 // Who closes a store after a failure has not reopened it: the next one must.
 TEST_F(SqliteFaults, A_log_in_doubt_is_left_for_the_next_open) {
   ASSERT_TRUE(put(1, "before", Durability::async));
-  fail_once("sync", "store-wal", SQLITE_IOERR_FSYNC);
+  fail_once("sync", "store-wal", EIO);
   ASSERT_FALSE(put(2, "in doubt", Durability::sync));
   vfs_.events.clear();
   backend_.reset();
@@ -198,7 +199,7 @@ TEST_F(SqliteFaults, A_store_that_could_not_be_made_is_made_at_the_next_open) {
     const auto path = folder_ / ("new-" + std::to_string(writes));
     int left = writes;
     vfs_.fault = [&](const Event& event) {
-      return event.file.starts_with("new-") && left-- <= 0 ? SQLITE_IOERR_WRITE : SQLITE_OK;
+      return event.file.starts_with("new-") && left-- <= 0 ? EIO : 0;
     };
     const auto failing = open_sqlite(path, std::size_t{8} << 20U, true, vfs_.name());
     vfs_.fault = {};
@@ -215,7 +216,7 @@ TEST_F(SqliteFaults, A_store_that_could_not_be_made_is_made_at_the_next_open) {
   FaultyVfs vfs;
   vfs.fault = [last](const Event&) mutable {
     if (last-- == 0) static_cast<void>(::raise(SIGKILL));
-    return SQLITE_OK;
+    return 0;
   };
   auto backend = open_sqlite(path, std::size_t{8} << 20U, true, vfs.name());
   if (!backend) std::_Exit(1);

@@ -21,27 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class File {
- public:
-  explicit File(const fs::path& path)
-      : fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
 Result<Counted> baseline_file(const fs::path& folder, const QueueBenchOptions& options,
                               Duration duration) {
   const fs::path path = folder / "file";
-  const File file(path);
+  const disk::File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (file.fd() < 0) return std::unexpected(disk::cannot("write", path, errno));
   const std::string batch(options.batch * options.size_bytes, 'x');
   return run_threads(options.producers, duration, [&](unsigned) -> Result<std::uint64_t> {

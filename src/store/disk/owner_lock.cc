@@ -14,7 +14,6 @@
 #include <strand/time.h>
 
 #include "base/text.h"
-#include "store/disk/place.h"
 
 namespace strand::disk {
 
@@ -46,26 +45,22 @@ std::string read_holder(int fd) {
 }  // namespace
 
 Result<OwnerLock> OwnerLock::take(const std::filesystem::path& file, std::string_view store) {
-  OwnerLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (lock.fd_ < 0) return std::unexpected(cannot("open the lock file", file, errno));
-  if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+  OwnerLock lock(File(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)));
+  if (lock.file_.fd() < 0) return std::unexpected(cannot("open the lock file", file, errno));
+  if (::flock(lock.file_.fd(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return std::unexpected(cannot("lock", file, errno));
     return failure(Errc::in_use,
                    fmt::format("{} is in use by {}; a store has one owner: stop that process, or "
                                "let it serve the store to others (strand serve)",
-                               store, read_holder(lock.fd_)));
+                               store, read_holder(lock.file_.fd())));
   }
   const std::string self = describe_self();
-  if (::ftruncate(lock.fd_, 0) != 0 ||
-      ::pwrite(lock.fd_, self.data(), self.size(), 0) != static_cast<ssize_t>(self.size())) {
+  if (::ftruncate(lock.file_.fd(), 0) != 0 ||
+      ::pwrite(lock.file_.fd(), self.data(), self.size(), 0) != static_cast<ssize_t>(self.size())) {
     // The lock holds all the same; a full disk must not keep its owner out.
-    static_cast<void>(::ftruncate(lock.fd_, 0));
+    static_cast<void>(::ftruncate(lock.file_.fd(), 0));
   }
   return lock;
-}
-
-OwnerLock::~OwnerLock() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 }  // namespace strand::disk

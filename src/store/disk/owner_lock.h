@@ -6,6 +6,8 @@
 
 #include <strand/error.h>
 
+#include "store/disk/place.h"
+
 namespace strand::disk {
 
 // Keeps a store to one owner: held from take() to destruction, or to the end of the process,
@@ -19,18 +21,9 @@ class OwnerLock {
   // with a message that names the holder.
   static Result<OwnerLock> take(const std::filesystem::path& file, std::string_view store);
 
-  OwnerLock(OwnerLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  OwnerLock& operator=(OwnerLock&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  OwnerLock(const OwnerLock&) = delete;
-  OwnerLock& operator=(const OwnerLock&) = delete;
-  ~OwnerLock();
-
  private:
-  explicit OwnerLock(int fd) : fd_(fd) {}
-  int fd_;
+  explicit OwnerLock(File file) : file_(std::move(file)) {}
+  File file_;  // the lock lasts as long as it is open
 };
 
 }  // namespace strand::disk

@@ -55,21 +55,6 @@ Errc code_of(int error_number) {
   }
 }
 
-// A descriptor that is closed at the end of its scope.
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 bool write_whole(int fd, std::string_view content) {
   while (!content.empty()) {
     const ssize_t count = ::write(fd, content.data(), content.size());
@@ -81,6 +66,10 @@ bool write_whole(int fd, std::string_view content) {
 }
 
 }  // namespace
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 Error cannot(std::string_view verb, const fs::path& path, int error_number) {
   return {code_of(error_number),

@@ -2,10 +2,29 @@
 
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include <strand/error.h>
 
 namespace strand::disk {
+
+// A descriptor of the operating system, closed at the end of its scope. Negative: none.
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File();
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
 
 // The error for something that the operating system refused: what, which path, why, and what to do
 // where that is known. `verb` fits "cannot <verb> <path>".

@@ -111,14 +111,6 @@ std::string pin_key(MessageId body, MessageId message) {
   return two_numbers(static_cast<std::uint64_t>(body), static_cast<std::uint64_t>(message));
 }
 
-std::string behind_prefix(std::string_view prefix) {
-  std::string key(prefix);
-  while (!key.empty() && key.back() == '\xff')
-    key.pop_back();
-  if (!key.empty()) key.back() = static_cast<char>(static_cast<unsigned char>(key.back()) + 1U);
-  return key;
-}
-
 std::optional<std::uint64_t> decode_number_key(std::string_view bytes) {
   ByteReader in(bytes);
   const std::uint64_t number = in.fixed64();

@@ -6,6 +6,14 @@
 
 namespace strand::engine {
 
+std::string behind_prefix(std::string_view prefix) {
+  std::string key(prefix);
+  while (!key.empty() && key.back() == '\xff')
+    key.pop_back();
+  if (!key.empty()) key.back() = static_cast<char>(static_cast<unsigned char>(key.back()) + 1U);
+  return key;
+}
+
 void MutationBatch::add(Family family, Mutation::Kind kind, std::string_view key,
                         std::string_view value) {
   STRAND_ASSERT(value.size() <= std::numeric_limits<std::uint32_t>::max(),

@@ -36,6 +36,9 @@ enum class Family : std::uint8_t {
 };
 inline constexpr std::size_t family_count = 23;
 
+// The first key behind all keys that start with `prefix`; empty if there is none.
+std::string behind_prefix(std::string_view prefix);
+
 // One change of an entry.
 struct Mutation {
   enum class Kind : std::uint8_t {
@@ -53,6 +56,11 @@ struct Mutation {
   Kind kind = Kind::put;
   std::string_view key;
   std::string_view value;
+
+  // Of a burial: the key of the dead letter, and what its value starts with.
+  static constexpr std::size_t dead_key_bytes = 12;
+  [[nodiscard]] std::string_view dead_key() const { return value.substr(0, dead_key_bytes); }
+  [[nodiscard]] std::string_view dead_value() const { return value.substr(dead_key_bytes); }
 };
 
 // Changes that are applied together or not at all, in order. Owns its bytes in one block.

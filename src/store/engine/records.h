@@ -176,8 +176,6 @@ std::string event_key(std::uint64_t instance, std::uint64_t execution, std::uint
 std::string record_prefix(std::string_view space);
 std::string record_key(std::string_view space, std::string_view key);
 std::string pin_key(MessageId body, MessageId message);
-// The first key behind all keys that start with `prefix`; empty if there is none.
-std::string behind_prefix(std::string_view prefix);
 
 std::optional<std::uint64_t> decode_number_key(std::string_view bytes);
 struct QueueAndKey {

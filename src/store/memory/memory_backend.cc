@@ -16,7 +16,6 @@ using engine::Mutation;
 namespace {
 
 constexpr std::size_t id_bytes = 8;
-constexpr std::size_t dead_key_bytes = 12;  // queue id, message id: see Mutation::Kind::bury
 constexpr std::uint64_t id_max = std::numeric_limits<std::uint64_t>::max();
 
 std::uint64_t id_of(std::string_view key) {
@@ -149,7 +148,7 @@ void MemoryBackend::apply(const Mutation& mutation) {
     case Mutation::Kind::erase:
       return erase(mutation.family, mutation.key);
     case Mutation::Kind::bury:
-      return bury(mutation.key, mutation.value);
+      return bury(mutation);
     case Mutation::Kind::erase_prefix:
       return erase_prefix(mutation.family, mutation.key);
   }
@@ -187,15 +186,16 @@ void MemoryBackend::erase_prefix(Family family, std::string_view prefix) {
   entries.erase(first, last);
 }
 
-void MemoryBackend::bury(std::string_view message_key, std::string_view value) {
-  STRAND_ASSERT(value.size() >= dead_key_bytes, "a burial names its dead letter");
+void MemoryBackend::bury(const Mutation& mutation) {
+  STRAND_ASSERT(mutation.value.size() >= Mutation::dead_key_bytes,
+                "a burial names its dead letter");
   IdTable& messages = *id_table(Family::message);
-  const auto message = messages.find(id_of(message_key));
+  const auto message = messages.find(id_of(mutation.key));
   STRAND_ASSERT(message, "only a message that is there can be buried");
-  std::string letter(value.substr(dead_key_bytes));
+  std::string letter(mutation.dead_value());
   letter += *message;
-  put(Family::dead, value.substr(0, dead_key_bytes), letter);
-  messages.erase(id_of(message_key));
+  put(Family::dead, mutation.dead_key(), letter);
+  messages.erase(id_of(mutation.key));
 }
 
 }  // namespace strand::memory

@@ -88,7 +88,4 @@ constexpr std::size_t prefix_bytes(engine::Family family) {
   return placement(family).column == Column::small ? 1 : 0;
 }
 
-// The first key behind all keys of a column that start with `prefix`; empty if there is none.
-std::string behind(std::string_view prefix);
-
 }  // namespace strand::rocks

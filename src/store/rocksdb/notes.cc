@@ -13,6 +13,8 @@
 
 #include <strand/time.h>
 
+#include "store/disk/place.h"
+
 namespace strand::rocks {
 
 namespace {
@@ -23,12 +25,7 @@ class Notes final : public ::rocksdb::Logger {
  public:
   explicit Notes(const std::filesystem::path& file)
       : Logger(::rocksdb::WARN_LEVEL),
-        fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {}
-  Notes(const Notes&) = delete;
-  Notes& operator=(const Notes&) = delete;
-  ~Notes() override {
-    if (fd_ >= 0) ::close(fd_);
-  }
+        file_(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {}
 
   using Logger::Logv;
   void Logv(const char* format, va_list arguments) override {
@@ -42,12 +39,13 @@ class Notes final : public ::rocksdb::Logger {
     const auto now = std::chrono::floor<Duration>(std::chrono::system_clock::now());
     const std::string line = fmt::format("{} {}\n", format_time(now), text.data());
     const std::lock_guard lock(mutex_);
-    if (::lseek(fd_, 0, SEEK_END) > file_bytes_max) static_cast<void>(::ftruncate(fd_, 0) == 0);
-    static_cast<void>(::write(fd_, line.data(), line.size()) < 0);
+    if (::lseek(file_.fd(), 0, SEEK_END) > file_bytes_max)
+      static_cast<void>(::ftruncate(file_.fd(), 0) == 0);
+    static_cast<void>(::write(file_.fd(), line.data(), line.size()) < 0);
   }
 
  private:
-  const int fd_;
+  const disk::File file_;
   std::mutex mutex_;
 };
 

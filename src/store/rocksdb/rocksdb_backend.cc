@@ -106,8 +106,9 @@ Result<void> RocksdbBackend::scan(Family family, std::string_view first, std::st
   STRAND_ASSERT(database_, "a store that cannot be read is not read");
   const ColumnKey begin(family, first);
   // Without an upper end, a family that shares its column ends where the next one begins.
-  const std::string end = last.empty() ? behind(begin.bytes().substr(0, prefix_bytes(family)))
-                                       : std::string(ColumnKey(family, last).bytes());
+  const std::string end = last.empty()
+                              ? engine::behind_prefix(begin.bytes().substr(0, prefix_bytes(family)))
+                              : std::string(ColumnKey(family, last).bytes());
   const ::rocksdb::Slice upper = slice(end);
   ::rocksdb::ReadOptions options;
   if (!end.empty()) options.iterate_upper_bound = &upper;
@@ -192,8 +193,8 @@ void RocksdbBackend::erase(Family family, std::string_view key) {
 void RocksdbBackend::erase_prefix(Family family, std::string_view prefix) {
   STRAND_ASSERT(!hinted(placement(family).column), "range deletes and hints do not go together");
   const ColumnKey begin(family, prefix);
-  std::string end = behind(begin.bytes());
-  if (STRAND_PLANTED("rocksdb-prefix-too-wide")) end = behind(end);
+  std::string end = engine::behind_prefix(begin.bytes());
+  if (STRAND_PLANTED("rocksdb-prefix-too-wide")) end = engine::behind_prefix(end);
   // A prefix of nothing but 0xff has no end; no key of ours is so long.
   if (end.empty()) end.assign(std::size_t{64} << 10U, '\xff');
   must(changes_.DeleteRange(column(family), slice(begin.bytes()), slice(end)));
@@ -216,11 +217,10 @@ Result<void> RocksdbBackend::bury(const MutationBatch& batch, std::size_t index)
                    fmt::format("a message that died has no entry in {}; run `strand check` on it",
                                base::printable(path_.native())));
   }
-  constexpr std::size_t dead_key_bytes = 12;
-  std::string value(mutation.value.substr(dead_key_bytes));
+  std::string value(mutation.dead_value());
   value.append(**message);
   erase(Family::message, mutation.key);
-  put(Family::dead, mutation.value.substr(0, dead_key_bytes), value);
+  put(Family::dead, mutation.dead_key(), value);
   return {};
 }
 

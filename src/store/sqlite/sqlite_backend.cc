@@ -92,7 +92,7 @@ class SqliteBackend final : public engine::Backend {
   Result<void> put(Family family, std::string_view key, std::string_view value);
   Result<void> erase(Family family, std::string_view key);
   Result<void> erase_prefix(Family family, std::string_view prefix);
-  Result<void> bury(std::string_view message_key, std::string_view value);
+  Result<void> bury(const Mutation& mutation);
   Result<void> step(Binder& out);
   // Makes the log durable, and copies of it into the database what readers allow. `unavailable`:
   // another program is at it.
@@ -440,7 +440,7 @@ Result<void> SqliteBackend::apply(const Mutation& mutation) {
     case Mutation::Kind::erase:
       return erase(mutation.family, mutation.key);
     case Mutation::Kind::bury:
-      return bury(mutation.key, mutation.value);
+      return bury(mutation);
     case Mutation::Kind::erase_prefix:
       return erase_prefix(mutation.family, mutation.key);
   }
@@ -489,17 +489,17 @@ Result<void> SqliteBackend::erase_prefix(Family family, std::string_view prefix)
   return step(binder);
 }
 
-Result<void> SqliteBackend::bury(std::string_view message_key, std::string_view value) {
+Result<void> SqliteBackend::bury(const Mutation& mutation) {
   auto statement = writer_->statement(Connection::Step::bury);
   if (!statement) return std::unexpected(std::move(statement).error());
   Binder binder(*statement);
-  if (const int code = sqlite::bury(binder, message_key, value); code != SQLITE_OK) {
+  if (const int code = sqlite::bury(binder, mutation); code != SQLITE_OK) {
     return std::unexpected(writer_->error(code));
   }
   STRAND_ASSERT(sqlite3_changes64(writer_->handle()) == 1,
                 "only a message that is there, in the queue that is named, can be buried");
   if (STRAND_PLANTED("sqlite-bury-keeps-message")) return {};
-  return erase(Family::message, message_key);
+  return erase(Family::message, mutation.key);
 }
 
 Result<void> SqliteBackend::step(Binder& out) {

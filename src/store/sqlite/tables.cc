@@ -546,8 +546,6 @@ constexpr std::array<Table, engine::family_count> tables = {
     Table{"queue_name", 2, name_column, put_queue_number, get_queue_number},
 };
 
-constexpr std::size_t dead_key_bytes = 12;
-
 }  // namespace
 
 const Table& table_of(Family family) { return tables[static_cast<std::size_t>(family)]; }
@@ -556,12 +554,12 @@ const std::string_view bury_sql =
     "INSERT OR REPLACE INTO dead SELECT queue, id, ?, ?, ?, ?, ?, " STRAND_MESSAGE_COLUMNS
     " FROM message WHERE id = ? AND queue = ?";
 
-int bury(Binder& out, std::string_view message_key, std::string_view value) {
-  const auto name = engine::decode_dead_key(value.substr(0, dead_key_bytes));
-  STRAND_ASSERT(name && engine::message_key(name->second) == message_key,
+int bury(Binder& out, const engine::Mutation& mutation) {
+  const auto name = engine::decode_dead_key(mutation.dead_key());
+  STRAND_ASSERT(name && engine::message_key(name->second) == mutation.key,
                 "a dead letter has the id of its message");
   // The record decodes only with a message behind it: any will do.
-  std::string entry(value.substr(dead_key_bytes));
+  std::string entry(mutation.dead_value());
   engine::encode(engine::MessageRecord{}, entry);
   const auto letter = decoded<engine::DeadEntry>(entry);
   bind_dead(letter.dead, out);

@@ -29,6 +29,6 @@ const Table& table_of(engine::Family family);
 // Copies a message to the dead letters: bury_sql with what Mutation::Kind::bury says. The result of
 // Binder::step; nothing happens if there is no such message.
 extern const std::string_view bury_sql;
-int bury(Binder& out, std::string_view message_key, std::string_view value);
+int bury(Binder& out, const engine::Mutation& mutation);
 
 }  // namespace strand::sqlite
