@@ -14,7 +14,8 @@ namespace strand::disk {
 // A log ends at the first record that is not intact: that is how a write cut off by power loss
 // looks, and also how one looks that was damaged years later, with all behind it. The note is
 // written after the sync that it tells of, and is not synced itself: what it says is always true,
-// and at worst it is old.
+// and at worst it is old. It is mapped into memory, because a system call for each sync would be
+// felt.
 //
 // Threads: one at a time.
 // Failure: a note that cannot be written stays as it was; one that cannot be read says nothing.
@@ -43,8 +44,12 @@ class SyncedNote {
   [[nodiscard]] const std::filesystem::path& file() const { return file_; }
 
  private:
+  void map();
+  void unmap();
+
   const std::filesystem::path file_;
-  int fd_ = -1;
+  char* mapped_ = nullptr;  // none before the first number, or if it could not be had
+  std::size_t line_ = 0;    // the one that was written last
   Content written_;
 };
 
