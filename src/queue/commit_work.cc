@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 
@@ -12,6 +13,8 @@ namespace strand {
 namespace {
 
 constexpr std::size_t lanes_max = 1000;
+constexpr std::size_t lanes_enough = 32;
+constexpr std::chrono::microseconds gather_at_most{500};
 constexpr std::size_t outcomes_max = 20'000;
 
 // Nothing but settles: then it can be written together with others.
@@ -46,6 +49,7 @@ void Consumer::Loop::run_committer() {
   while (true) {
     commit_.wait(lock, [&] { return closing_ || !finished_.empty(); });
     if (finished_.empty()) return;
+    commit_.wait_for(lock, gather_at_most, [&] { return !worth_waiting_for_more(); });
     std::vector<HeldPointer> batch;
     for (std::size_t outcomes = 0;
          !finished_.empty() && batch.size() < lanes_max && outcomes < outcomes_max;
@@ -80,6 +84,14 @@ void Consumer::Loop::run_committer() {
   }
 }
 
+// Where handlers take next to no time, a commit for each lane would cost more than they do. It
+// waits only while more is on its way at once.
+bool Consumer::Loop::worth_waiting_for_more() const {
+  constexpr double quick_s = 20e-6;
+  return !stopping_ && !waiting_.empty() && finished_.size() < lanes_enough &&
+         handler_seconds_ < quick_s;
+}
+
 // One result for each. What settles and does nothing else is written in one transaction; if that
 // fails, because one of the leases is over, each is written by itself.
 std::vector<Result<Receipt>> Consumer::Loop::commit(std::span<const HeldPointer> batch) {
@@ -88,13 +100,13 @@ std::vector<Result<Receipt>> Consumer::Loop::commit(std::span<const HeldPointer>
   std::vector<std::size_t> joined;
   std::vector<std::size_t> alone;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const Transaction& own = batch[i]->commit;
+    Transaction& own = batch[i]->commit;
     if (!settles_only(own)) {
       alone.push_back(i);
       continue;
     }
     joined.push_back(i);
-    together.settles.push_back(own.settles.front());
+    together.settles.push_back(std::move(own.settles.front()));
     if (own.durability == Durability::sync) together.durability = Durability::sync;
   }
 
@@ -104,6 +116,8 @@ std::vector<Result<Receipt>> Consumer::Loop::commit(std::span<const HeldPointer>
   for (const std::size_t i : alone)
     transactions.push_back(batch[i]->commit);
   auto applied = store_.apply(transactions);
+  for (std::size_t i = 0; i < joined.size(); ++i)
+    batch[joined[i]]->commit.settles.front() = std::move(transactions.front().settles[i]);
   const std::size_t first = joined.empty() ? 0 : 1;
   for (std::size_t i = 0; i < alone.size(); ++i)
     results[alone[i]] = std::move(applied[first + i]);

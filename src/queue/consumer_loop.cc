@@ -100,12 +100,11 @@ bool Consumer::Loop::stop(std::optional<Duration> patience) {
   {
     Lock lock(mutex_);
     release_unbegun(afterwards);
-    const auto none_runs = [&] { return running_ == 0; };
+    const auto none_runs = [&] { return in_handlers_.empty(); };
     if (patience && !changed_.wait_for(lock, *patience, none_runs)) {
       hurrying_ = true;
-      for (const auto& [epoch, held] : held_) {
-        if (held->stage == Stage::running) afterwards.stops.push_back(held->stop);
-      }
+      for (const HeldPointer& held : in_handlers_)
+        afterwards.stops.push_back(held->stop);
     }
   }
   const bool patient = afterwards.stops.empty();
@@ -130,7 +129,7 @@ bool Consumer::Loop::stop(std::optional<Duration> patience) {
 
 // Gives back what no handler has begun with.
 void Consumer::Loop::release_unbegun(Afterwards& afterwards) {
-  for (const auto& [epoch, held] : held_) {
+  for (const HeldPointer& held : held_) {
     if (held->stage == Stage::running || held->stage == Stage::committing) continue;
     if (held->stage == Stage::gathering) {
       --gathering_;
@@ -148,13 +147,14 @@ ConsumerStats Consumer::Loop::stats() const {
   const Lock lock(mutex_);
   ConsumerStats result = stats_;
   result.in_flight = held_.size();
-  result.running = running_;
+  result.running = in_handlers_.size();
   return result;
 }
 
 // --- Workers ---
 
 void Consumer::Loop::run_worker() {
+  std::stop_source stop;
   Lock lock(mutex_);
   while (true) {
     work_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
@@ -162,20 +162,19 @@ void Consumer::Loop::run_worker() {
     const HeldPointer held = std::move(waiting_.front());
     waiting_.pop_front();
     if (wants_lanes()) lease_.notify_one();
-    run_handler(lock, held);
+    run_handler(lock, held, stop);
   }
 }
 
-void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held) {
+void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop) {
   held->stage = Stage::running;
-  held->stop = std::stop_source{};
+  if (stop.stop_requested()) stop = {};
+  held->stop = stop;
   if (options_.handler_time) {
     held->stop_at = now() + *options_.handler_time;
     wake_renewer_by(*held->stop_at);
   }
-  const auto name = held->name();
-  if (name) ++lanes_running_[*name];
-  ++running_;
+  in_handlers_.push_back(held);
   ++stats_.batches;
   const auto messages = held->hand_out(batch_limits_);
   lock.unlock();
@@ -200,9 +199,8 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held) {
   } else {
     handled(held, messages, work.fates(), std::move(verdict), std::move(work.transaction()));
   }
-  --running_;
   leave_lane(held);
-  changed_.notify_all();
+  if (stopping_) changed_.notify_all();
 }
 
 Verdict Consumer::Loop::call_handler(Work& work) {
@@ -235,15 +233,25 @@ void Consumer::Loop::handled(const HeldPointer& held, std::span<const Message> m
   }
 }
 
+void Consumer::Loop::hold(const HeldPointer& held) {
+  held->place = held_.size();
+  held_.push_back(held);
+}
+
 // Passes a lane on to the workers, unless an earlier handler of it still runs.
 void Consumer::Loop::make_wait(const HeldPointer& held) {
-  const auto name = held->name();
-  const bool own = held->stage == Stage::running;  // its own handler is about to leave
-  if (name && lanes_running_.contains(*name) && (!own || lanes_running_[*name] > 1)) {
+  const auto same = [&](const HeldPointer& other) {
+    return other != held && other->same_lane(*held);
+  };
+  if (std::ranges::any_of(in_handlers_, same)) {
     held->stage = Stage::deferred;
-    HeldPointer& place = deferred_[*name];
-    if (place) drop(place);  // a lane has one lease: the one before is lost
-    place = held;
+    // A lane has one lease: another one that waits here is lost.
+    const auto before = std::ranges::find_if(deferred_, same);
+    if (before != deferred_.end()) {
+      drop(*before);
+      deferred_.erase(before);
+    }
+    deferred_.push_back(held);
     return;
   }
   held->stage = Stage::waiting;
@@ -252,25 +260,28 @@ void Consumer::Loop::make_wait(const HeldPointer& held) {
 }
 
 void Consumer::Loop::leave_lane(const HeldPointer& held) {
-  const auto name = held->name();
-  if (!name) return;
-  const auto running = lanes_running_.find(*name);
-  if (--running->second > 0) return;
-  lanes_running_.erase(running);
-  if (const auto deferred = deferred_.extract(*name)) make_wait(deferred.mapped());
+  std::erase(in_handlers_, held);
+  const auto deferred = std::ranges::find_if(
+      deferred_, [&](const HeldPointer& other) { return other->same_lane(*held); });
+  if (deferred == deferred_.end()) return;
+  const HeldPointer next = std::move(*deferred);
+  deferred_.erase(deferred);
+  make_wait(next);
 }
 
 void Consumer::Loop::finish(const HeldPointer& held) {
   held->stage = Stage::committing;
   finished_.push_back(held);
-  commit_.notify_one();
+  // Between the first one and enough of them, the committer would be woken for nothing.
+  if (finished_.size() == 1 || !worth_waiting_for_more()) commit_.notify_one();
 }
 
 // The lane is out of our hands.
 void Consumer::Loop::drop(const HeldPointer& held) {
-  held_.erase(static_cast<std::uint64_t>(held->lease.token.epoch()));
+  held_.back()->place = held->place;
+  std::swap(held_[held->place], held_.back());
+  held_.pop_back();
   if (wants_lanes()) lease_.notify_one();
-  if (held_.empty()) changed_.notify_all();
 }
 
 void Consumer::Loop::count_settled(const Transaction& transaction) {

@@ -5,14 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -47,7 +46,6 @@ class Consumer::Loop {
   using HeldPointer = queue::HeldPointer;
   using Stage = Held::Stage;
   using Lock = std::unique_lock<std::mutex>;
-  using LaneName = std::pair<std::string, std::string>;
   using Kind = ConsumerTrouble::Kind;
 
   struct Queue {
@@ -68,10 +66,11 @@ class Consumer::Loop {
 
   // --- consumer_loop.cc: workers ---
   void run_worker();
-  void run_handler(Lock& lock, const HeldPointer& held);
+  void run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop);
   Verdict call_handler(Work& work);
   void handled(const HeldPointer& held, std::span<const Message> messages,
                const queue::Fates& fates, Verdict verdict, Transaction rest);
+  void hold(const HeldPointer& held);
   void make_wait(const HeldPointer& held);
   void finish(const HeldPointer& held);
   void drop(const HeldPointer& held);
@@ -101,6 +100,7 @@ class Consumer::Loop {
 
   // --- commit_work.cc ---
   void run_committer();
+  [[nodiscard]] bool worth_waiting_for_more() const;
   std::vector<Result<Receipt>> commit(std::span<const HeldPointer> batch);
   void committed(const HeldPointer& held, const Result<Receipt>& result);
   void refused(const HeldPointer& held, const Error& error);
@@ -128,13 +128,12 @@ class Consumer::Loop {
   std::vector<Queue> queues_;
   std::size_t next_queue_ = 0;
 
-  std::unordered_map<std::uint64_t, HeldPointer> held_;  // all of them, by epoch
+  std::vector<HeldPointer> held_;  // all of them
   std::deque<HeldPointer> waiting_;
   std::deque<HeldPointer> finished_;
-  std::map<LaneName, std::uint32_t> lanes_running_;  // handlers, by lane
-  std::map<LaneName, HeldPointer> deferred_;
+  std::vector<HeldPointer> in_handlers_;  // at most one for each worker
+  std::vector<HeldPointer> deferred_;     // seldom any
   std::size_t gathering_ = 0;
-  std::size_t running_ = 0;
   double handler_seconds_ = 0;  // a moving mean
 
   std::uint64_t idle_asked_ = 0;      // how often somebody asked whether it is idle

@@ -37,6 +37,7 @@ struct HeldLane {
     committing,  // handled, to be written
   };
 
+  std::size_t place = 0;  // among all that the loop holds
   Lease lease;
   Duration length{0};  // of the lease
   Stage stage = Stage::waiting;
@@ -56,10 +57,9 @@ struct HeldLane {
   bool ends = true;            // the commit ends the lease
   std::uint32_t refusals = 0;  // of commits, one after the other
 
-  // A keyed lane by name. Unkeyed messages have none: nothing else is ever in their lane.
-  [[nodiscard]] std::optional<std::pair<std::string, std::string>> name() const {
-    if (!lease.key) return std::nullopt;
-    return std::pair{lease.queue, *lease.key};
+  // Two leases of one lane. Unkeyed messages have no lane to share.
+  [[nodiscard]] bool same_lane(const HeldLane& other) const {
+    return lease.key && lease.key == other.lease.key && lease.queue == other.lease.queue;
   }
 
   // The messages for the next handler call, in order; at least one if any are left.

@@ -136,7 +136,7 @@ void Consumer::Loop::admit(Lock& lock, std::vector<Lease> leases, Time store_tim
     held->singly = options_.hand_out == HandOut::messages;
     held->renew_at = asked + held->length / 3;
     wake_renewer_by(held->renew_at);
-    held_.emplace(static_cast<std::uint64_t>(held->lease.token.epoch()), held);
+    hold(held);
     if (worth_gathering(held->lease)) {
       begin_gathering(lock, held, asked);
     } else {
@@ -171,7 +171,7 @@ void Consumer::Loop::begin_gathering(Lock& lock, const HeldPointer& held, Durati
 
 Consumer::Loop::HeldPointer Consumer::Loop::next_to_gather() const {
   if (gathering_ == 0) return nullptr;
-  for (const auto& [epoch, held] : held_) {
+  for (const HeldPointer& held : held_) {
     if (held->stage != Stage::gathering) continue;
     if (held->poked || *held->ready_at <= now()) return held;
   }

@@ -28,7 +28,7 @@ std::optional<Duration> Consumer::Loop::serve_times(Lock& lock) {
   const Duration reached = now();
   Afterwards afterwards;
   std::map<Duration, std::vector<HeldPointer>> due;  // by the length of the lease
-  for (const auto& [epoch, held] : held_) {
+  for (const HeldPointer& held : held_) {
     if (held->stop_at && *held->stop_at <= reached) {
       held->stop_at.reset();
       held->renewed = false;
@@ -50,7 +50,7 @@ std::optional<Duration> Consumer::Loop::serve_times(Lock& lock) {
 
   std::optional<Duration> next;
   const auto consider = [&](Duration at) { next = next ? std::min(*next, at) : at; };
-  for (const auto& [epoch, held] : held_) {
+  for (const HeldPointer& held : held_) {
     if (held->renewed) consider(held->renew_at);
     if (held->stop_at) consider(*held->stop_at);
     if (held->stage == Stage::gathering && *held->ready_at > reached) consider(*held->ready_at);
@@ -101,7 +101,7 @@ void Consumer::Loop::lost(const HeldPointer& held, Afterwards& afterwards) {
       std::erase(waiting_, held);
       break;
     case Stage::deferred:
-      deferred_.erase(*held->name());
+      std::erase(deferred_, held);
       break;
   }
   held->stage = Stage::committing;
