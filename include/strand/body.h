@@ -25,7 +25,7 @@ Result<Bytes> to_body(const T& value) {
   }
 }
 
-// A body as a value. Says where it is not one: "lines[2].price: a number is missing".
+// A body as a value. Says where it is not one: "lines[2].price: expected a number, found a string".
 template <class T>
   requires std::same_as<T, Bytes> || json::Convertible<T>
 Result<T> from_body(std::string_view body) {

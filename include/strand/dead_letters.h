@@ -16,8 +16,10 @@ namespace strand {
 // consume it.
 //
 // Threads: every method may be called concurrently.
-// Failure: as that of Store::apply. What works on all of them does so in several transactions, in
-//          order of ids; a failure leaves those before it done.
+// Failure: as that of Store::apply. What works on more than 1,000 of them, or moves more than 4
+// MiB,
+//          does so in several transactions; a failure leaves those before it done, and says how
+//          many. What works on all of them passes over those that others end meanwhile.
 class DeadLetters {
  public:
   // `store` must outlive this.
@@ -31,8 +33,8 @@ class DeadLetters {
   Result<void> each(const std::function<bool(const DeadLetter&)>& visit);
 
   // Back to their lane, in their old places, with no attempts charged; or to another queue, as new
-  // messages, in order. Nothing redrives by itself: a message that keeps failing is dead again
-  // after its attempts, and stays so. Returns how many.
+  // messages, in the order of their lane. Nothing redrives by itself: a message that keeps failing
+  // is dead again after its attempts, and stays so. Returns how many.
   Result<std::uint64_t> redrive(std::vector<MessageId> ids, std::optional<std::string> to = {});
   Result<std::uint64_t> redrive_all(std::optional<std::string> to = {});
   Result<std::uint64_t> drop(std::vector<MessageId> ids);
@@ -44,6 +46,20 @@ class DeadLetters {
                                          std::size_t limit = 100);
 
  private:
+  struct Item;  // one of those that are to be worked on
+  enum class IfGone : std::uint8_t { fail, pass_over };
+  using MakeOperation = std::function<Administration(std::vector<MessageId>)>;
+
+  [[nodiscard]] MakeOperation redriving(const std::optional<std::string>& to) const;
+  [[nodiscard]] MakeOperation dropping() const;
+  Result<std::vector<Item>> find(const std::vector<MessageId>& ids);
+  Result<std::vector<Item>> find_all();
+  Result<std::uint64_t> apply(std::vector<MessageId> ids, const MakeOperation& make);
+  Result<std::uint64_t> apply_to_those_left(const std::vector<MessageId>& ids,
+                                            const MakeOperation& make);
+  Result<std::uint64_t> apply_in_slices(const std::vector<Item>& items, const MakeOperation& make,
+                                        IfGone if_gone);
+
   Store& store_;
   const std::string queue_;
 };

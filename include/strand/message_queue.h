@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -33,7 +34,8 @@ class MessageQueue {
 
   Result<MessageId> enqueue(std::string_view queue, std::optional<std::string> routing_key,
                             Bytes message, Duration delay = Duration{0});
-  // Nothing if no message is ready, or no such queue exists. Never waits.
+  // Nothing if no message is ready, or no such queue exists. Never waits. A batch has up to 1,000
+  // messages and 4 MiB; what is beyond that comes with the next batch of the key.
   Result<std::optional<MessageBatch>> dequeue_batch(std::string_view queue);
   // All messages of the batch are done.
   Result<void> ack(const Token& lock_token);
@@ -42,18 +44,19 @@ class MessageQueue {
   Result<void> abandon(const Token& lock_token, std::optional<Duration> delay = {});
 
  private:
-  // A settle names its messages, so that nothing that came later is settled with them.
+  // A settle names its messages.
   struct Held {
     std::vector<MessageId> ids;
     Time expires_at{};
   };
-  [[nodiscard]] Result<std::vector<MessageId>> held(const Token& token) const;
+  Result<std::vector<MessageId>> held(const Token& token);
   Result<void> settle(const Token& token, std::vector<Outcome> outcomes);
-  void forget_expired();
+  void hold(const Lease& lease);
 
   Store& store_;
-  mutable std::mutex mutex_;  // for what is held
+  std::mutex mutex_;  // for what follows
   std::map<Token, Held> held_;
+  std::size_t sweep_at_ = 64;  // so many held: time to forget those that have run out
 };
 
 }  // namespace strand

@@ -43,12 +43,13 @@ class Producer {
 
   template <Sendable T>
   Result<Sent> send(const T& value, SendOptions options = {}) {
-    return to_body(value).and_then(
-        [&](Bytes body) { return send_body(std::move(body), std::move(options)); });
+    Result<Bytes> body = to_body(value);
+    if (!body) return std::unexpected(std::move(body.error()));
+    return send_body(*std::move(body), std::move(options));
   }
 
-  // To become visible at a point of store time; at once if that has passed. options.delay is not
-  // used.
+  // To become visible at a point of store time, or a little later; at once if that has passed.
+  // options.delay is not used.
   template <Sendable T>
   Result<Sent> send_at(Time due, const T& value, SendOptions options = {}) {
     options.delay = delay_until(due);
@@ -56,17 +57,20 @@ class Producer {
   }
 
   // Adds a send to a transaction, which the caller applies: it happens together with the rest of
-  // it.
+  // it. After a failure the transaction is as it was.
   template <Sendable T>
   Result<void> add(Transaction& transaction, const T& value, SendOptions options = {}) const {
-    return to_body(value).transform([&](Bytes body) {
-      transaction.sends.push_back(to_send(std::move(body), std::move(options)));
-    });
+    Result<Bytes> body = to_body(value);
+    if (!body) return std::unexpected(std::move(body.error()));
+    transaction.sends.push_back(to_send(*std::move(body), std::move(options)));
+    return {};
   }
 
   // Several messages that are sent together: all of them or none, with one sync.
   //
-  // Threads: one at a time.
+  // Threads:   one at a time.
+  // Ownership: the producer must outlive it.
+  // Limits:    those of one transaction (Limits::transaction_operations_max, …_bytes_max).
   class Batch {
    public:
     template <Sendable T>
@@ -75,7 +79,7 @@ class Producer {
     }
     [[nodiscard]] std::size_t size() const { return transaction_.sends.size(); }
     // One result for each message, in order. After a success the batch is empty; after a failure it
-    // is as it was, and may be sent again.
+    // is as it was, and may be sent again. An empty batch sends nothing.
     Result<std::vector<Sent>> send();
 
    private:

@@ -4,9 +4,11 @@
 
 #include <strand/error.h>
 #include <strand/ids.h>
+#include <strand/json.h>
 #include <strand/lease.h>
 #include <strand/limits.h>
 #include <strand/message.h>
+#include <strand/queue.h>
 #include <strand/settings.h>
 #include <strand/store.h>
 #include <strand/time.h>

@@ -27,6 +27,10 @@ Result<Duration> duration_from_seconds(double seconds);
 // RFC 3339 in UTC with milliseconds: "2026-11-15T06:30:00.000Z".
 std::string format_time(Time time);
 
+// Reads RFC 3339 with a 'Z' or an offset: "2026-11-15T06:30:00Z", with or without fractions of a
+// second; what is finer than a millisecond is cut.
+Result<Time> parse_time(std::string_view text);
+
 // Where a store takes its time from.
 //
 // A store reads wall() once, when it opens (store time is the later of what is stored and the

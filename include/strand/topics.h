@@ -1,10 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -52,18 +52,20 @@ class Topics {
 
   template <Sendable T>
   Result<Published> publish(std::string topic, const T& value, PublishOptions options = {}) {
-    return to_body(value).and_then([&](Bytes body) {
-      return publish_body(std::move(topic), std::move(body), std::move(options));
-    });
+    Result<Bytes> body = to_body(value);
+    if (!body) return std::unexpected(std::move(body.error()));
+    return publish_body(std::move(topic), *std::move(body), std::move(options));
   }
-  // Adds a publication to a transaction, which the caller applies.
+  // Adds a publication to a transaction, which the caller applies. After a failure the transaction
+  // is as it was.
   template <Sendable T>
   static Result<void> add(Transaction& transaction, std::string topic, const T& value,
                           PublishOptions options = {}) {
-    return to_body(value).transform([&](Bytes body) {
-      transaction.publishes.push_back(
-          to_publish(std::move(topic), std::move(body), std::move(options)));
-    });
+    Result<Bytes> body = to_body(value);
+    if (!body) return std::unexpected(std::move(body.error()));
+    transaction.publishes.push_back(
+        to_publish(std::move(topic), *std::move(body), std::move(options)));
+    return {};
   }
 
   // `*` is exactly one segment, `#`, at the end only, zero or more. With `from`: also what the
@@ -73,14 +75,19 @@ class Topics {
                                   std::optional<Time> from = {});
   // The queue stays, with what it holds.
   Result<void> unsubscribe(std::string queue);
+  // By queue.
   Result<std::vector<Subscription>> list() { return store_.subscriptions(); }
-  // Keeps what is published to a topic for subscriptions that start in the past.
+  // Keeps what is published to a topic from now on for subscriptions that start in the past; 0
+  // keeps nothing any more.
   Result<void> retain(std::string topic, Duration duration);
 
   // Calls back for each message published to a matching topic from now on (or since `from`, if
-  // retained), in order, until the Tail is destroyed; from a thread of its own. For people who look
-  // on: what a process that is killed leaves behind holds a minute of messages at most, and is
-  // removed by the next tail.
+  // retained) until the Tail is destroyed, from a thread of its own: those of one key in order, and
+  // of the others the most urgent first. It must not throw.
+  //
+  // For people who look on, not for work: what has waited for a minute is dropped, and a callback
+  // that is too slow sees a message again. A process that is killed leaves its subscription behind,
+  // with a minute of messages at most, until a later tail finds what has waited for half of that.
   Result<std::unique_ptr<Tail>> tail(std::string pattern,
                                      std::function<void(const Message&)> callback,
                                      std::optional<Time> from = {});

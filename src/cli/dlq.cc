@@ -1,15 +1,12 @@
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include <strand/store.h>
+#include <strand/dead_letters.h>
 
 #include "base/text.h"
 #include "cli/commands.h"
@@ -20,10 +17,6 @@
 namespace strand::cli {
 
 namespace {
-
-constexpr std::size_t page_items = 1000;
-// Of bodies in one redrive to another queue, well below the limit of a transaction.
-constexpr std::size_t move_bytes_max = std::size_t{4} << 20U;
 
 struct DlqOptions : Common {
   std::string queue = {};
@@ -63,34 +56,19 @@ void declare_drop(CLI::App& app, DlqOptions& options) {
   add_flag(app, "--yes", options.yes, "Do not ask before dropping all");
 }
 
-// Hands over page by page, in order of ids, those there are when it comes to them.
-Result<void> each_page(Store& store, const std::string& queue,
-                       const std::function<Result<void>(const std::vector<DeadLetter>&)>& take) {
-  DeadLettersQuery query{.queue = queue, .limit = page_items};
-  while (true) {
-    const auto page = store.dead_letters(query);
-    if (!page) return std::unexpected(page.error());
-    if (auto taken = take(page->items); !taken) return taken;
-    if (!page->more || page->items.empty()) return {};
-    query.after = page->items.back().id;
-  }
-}
-
 Exit run_ls(const DlqOptions& options, Output& output) {
   const auto store = open_store(options, IfMissing::refuse);
   if (!store) return fail(store.error());
   std::vector<std::vector<std::string>> rows = {{"ID", "KEY", "ATTEMPTS", "DEAD AT", "REASON"}};
-  const auto listed = each_page(**store, options.queue, [&](const std::vector<DeadLetter>& page) {
-    for (const DeadLetter& letter : page) {
-      if (output.json()) {
-        output.object(to_json(letter));
-      } else {
-        rows.push_back({fmt::to_string(number(letter.id)), base::printable(letter.key.value_or("")),
-                        fmt::to_string(letter.attempts), format_time(letter.dead_at),
-                        base::printable(letter.reason)});
-      }
+  const auto listed = DeadLetters(**store, options.queue).each([&](const DeadLetter& letter) {
+    if (output.json()) {
+      output.object(to_json(letter));
+    } else {
+      rows.push_back({fmt::to_string(number(letter.id)), base::printable(letter.key.value_or("")),
+                      fmt::to_string(letter.attempts), format_time(letter.dead_at),
+                      base::printable(letter.reason)});
     }
-    return Result<void>{};
+    return true;
   });
   if (!listed) return fail(listed.error());
   if (!output.json()) output.text(table(rows));
@@ -122,71 +100,25 @@ std::string describe(const DeadLetter& letter) {
 Exit run_show(const DlqOptions& options, Output& output) {
   const auto store = open_store(options, IfMissing::refuse);
   if (!store) return fail(store.error());
-  const MessageId id = options.ids.front();
-  DeadLettersQuery query{.queue = options.queue, .limit = 1};
-  if (number(id) > 0) query.after = MessageId{number(id) - 1};
-  const auto page = (*store)->dead_letters(query);
-  if (!page) return fail(page.error());
-  if (page->items.empty() || page->items.front().id != id) {
-    return fail(fmt::format("queue '{}' has no dead letter {}", base::printable(options.queue),
-                            number(id)));
-  }
+  const auto letter = DeadLetters(**store, options.queue).get(options.ids.front());
+  if (!letter) return fail(letter.error());
   if (output.json()) {
-    output.object(to_json(page->items.front()));
+    output.object(to_json(*letter));
   } else {
-    output.text(describe(page->items.front()));
+    output.text(describe(*letter));
   }
   return Exit::done;
 }
 
-// --- Redrive and drop: those that are named, or all, a page in a transaction ---
+// --- Redrive and drop: those that are named, or all ---
 
-using MakeOperation = std::function<Administration(std::vector<MessageId>)>;
-
-Result<void> apply_to(Store& store, std::vector<MessageId> ids, const MakeOperation& make,
-                      std::uint64_t& count) {
-  if (ids.empty()) return {};
-  Transaction transaction;
-  transaction.admin = make(std::move(ids));
-  const auto receipt = store.apply(transaction);
-  if (!receipt) return std::unexpected(receipt.error());
-  count += receipt->affected;
-  return {};
-}
-
-Result<void> apply_to_all(Store& store, const std::string& queue, const MakeOperation& make,
-                          std::uint64_t& count) {
-  return each_page(store, queue, [&](const std::vector<DeadLetter>& page) -> Result<void> {
-    std::vector<MessageId> ids;
-    std::size_t bytes = 0;
-    for (const DeadLetter& letter : page) {
-      if (bytes + letter.body.size() > move_bytes_max) {
-        if (auto done = apply_to(store, std::exchange(ids, {}), make, count); !done) return done;
-        bytes = 0;
-      }
-      ids.push_back(letter.id);
-      bytes += letter.body.size();
-    }
-    return apply_to(store, std::move(ids), make, count);
-  });
-}
-
-Exit run_many(const DlqOptions& options, const MakeOperation& make, std::string_view name,
-              Output& output) {
-  const auto store = open_store(options, IfMissing::refuse);
-  if (!store) return fail(store.error());
-  std::uint64_t count = 0;
-  const auto done = options.all ? apply_to_all(**store, options.queue, make, count)
-                                : apply_to(**store, options.ids, make, count);
-  if (!done) {
-    return fail(count == 0
-                    ? done.error().message
-                    : fmt::format("{} ({} {} before it)", done.error().message, count, name));
-  }
+Exit report(const DlqOptions& options, const Result<std::uint64_t>& count, std::string_view done,
+            Output& output) {
+  if (!count) return fail(count.error());
   if (output.json()) {
-    output.object({{"queue", options.queue}, {name, count}});
+    output.object({{"queue", options.queue}, {done, *count}});
   } else {
-    output.text(fmt::format("{} {}\n", count, name));
+    output.text(fmt::format("{} {}\n", *count, done));
   }
   return Exit::done;
 }
@@ -198,10 +130,12 @@ std::optional<Exit> check_which(const DlqOptions& options) {
 
 Exit run_redrive(const DlqOptions& options, Output& output) {
   if (const auto wrong = check_which(options)) return *wrong;
-  const MakeOperation make = [&](std::vector<MessageId> ids) {
-    return Redrive{.queue = options.queue, .ids = std::move(ids), .to = options.to};
-  };
-  return run_many(options, make, "redriven", output);
+  const auto store = open_store(options, IfMissing::refuse);
+  if (!store) return fail(store.error());
+  DeadLetters letters(**store, options.queue);
+  const auto count =
+      options.all ? letters.redrive_all(options.to) : letters.redrive(options.ids, options.to);
+  return report(options, count, "redriven", output);
 }
 
 Exit run_drop(const DlqOptions& options, Output& output) {
@@ -211,10 +145,11 @@ Exit run_drop(const DlqOptions& options, Output& output) {
                                                           base::printable(options.queue)));
     if (refused) return *refused;
   }
-  const MakeOperation make = [&](std::vector<MessageId> ids) {
-    return DropDead{.queue = options.queue, .ids = std::move(ids)};
-  };
-  return run_many(options, make, "dropped", output);
+  const auto store = open_store(options, IfMissing::refuse);
+  if (!store) return fail(store.error());
+  DeadLetters letters(**store, options.queue);
+  return report(options, options.all ? letters.drop_all() : letters.drop(options.ids), "dropped",
+                output);
 }
 
 }  // namespace

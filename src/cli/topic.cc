@@ -1,3 +1,6 @@
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -7,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <strand/store.h>
+#include <strand/topics.h>
 
 #include "base/text.h"
 #include "cli/commands.h"
@@ -14,7 +18,7 @@
 #include "cli/input.h"
 #include "cli/json.h"
 
-// topic publish, subscribe, unsubscribe, ls, set
+// topic publish, subscribe, unsubscribe, ls, set, tail
 
 namespace strand::cli {
 
@@ -231,6 +235,66 @@ Exit run_ls(const Common& options, Output& output) {
   return Exit::done;
 }
 
+// --- tail ---
+
+struct TailOptions : Common {
+  std::string pattern = {};
+  Start from = {};
+  std::optional<Duration> within = {};
+  std::uint64_t count = 0;
+};
+
+void declare_tail(CLI::App& app, TailOptions& options) {
+  add_text(app, "PATTERN", options.pattern, "",
+           "Topics: '*' is one segment, '#' at the end any number of them")
+      .required();
+  add_value(app, "--from", "TIME|D|beginning", "Also what the topics have retained since then",
+            [&options](std::string_view text) { return read_start(options.from, text); });
+  add_number<std::uint64_t>(app, "--count", options.count, 1,
+                            "Ends after so many messages; else at Ctrl-C");
+  add_duration(app, "--for", options.within, "Ends after so long");
+}
+
+void print(const Message& message, Output& output) {
+  if (output.json()) {
+    output.object(to_json(message));
+  } else {
+    output.text(fmt::format("{}  {}  {}\n", format_time(message.enqueued_at),
+                            escaped(message.topic.value_or("")), escaped(message.body)));
+  }
+}
+
+Exit run_tail(const TailOptions& options, Output& output) {
+  const auto store = open_store(options, IfMissing::create);
+  if (!store) return fail(store.error());
+  const Interrupts interrupts;
+  const Bell bell;
+  std::atomic<std::uint64_t> shown = 0;
+  std::atomic<bool> broken = false;  // nobody reads any more
+  std::optional<Time> from = options.from.at;
+  if (options.from.ago) from = (*store)->now() - *options.from.ago;
+  const auto tail = Topics(**store).tail(
+      options.pattern,
+      [&](const Message& message) {
+        if (broken || (options.count > 0 && shown >= options.count)) return;
+        print(message, output);
+        broken = !output.flush();
+        ++shown;
+        bell.ring();
+      },
+      from);
+  if (!tail) return fail(tail.error());
+  using std::chrono::steady_clock;
+  const auto started = steady_clock::now();
+  const Duration wait = options.within.value_or(Duration::max());
+  while (interrupts.caught() == 0 && !broken && (options.count == 0 || shown < options.count)) {
+    const auto passed = std::chrono::duration_cast<Duration>(steady_clock::now() - started);
+    if (passed >= wait) break;
+    bell.wait(wait - passed, interrupts);
+  }
+  return broken ? Exit::failed : Exit::done;
+}
+
 }  // namespace
 
 void add_topic_commands(Family program) {
@@ -262,6 +326,11 @@ void add_topic_commands(Family program) {
                            .what = "Says how long a topic keeps messages for new subscriptions.",
                            .example = "  strand topic set orders.paid.eu retain=24h"},
                           declare_set, run_set);
+  add_command<TailOptions>(topic,
+                           {.name = "tail",
+                            .what = "Prints what is published on matching topics, as it comes.",
+                            .example = "  strand topic tail 'orders.#' -o json"},
+                           declare_tail, run_tail);
 }
 
 }  // namespace strand::cli

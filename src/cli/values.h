@@ -11,7 +11,6 @@
 #include <strand/error.h>
 #include <strand/ids.h>
 #include <strand/message.h>
-#include <strand/time.h>
 
 #include "base/text.h"
 
@@ -34,8 +33,5 @@ Result<MessageId> parse_id(std::string_view text);
 
 // "NAME=VALUE"; the first '=' separates them.
 Result<Header> parse_header(std::string_view text);
-
-// RFC 3339 with a 'Z' or an offset: "2026-11-15T06:30:00Z", with or without fractions of a second.
-Result<Time> parse_time(std::string_view text);
 
 }  // namespace strand::cli

@@ -57,7 +57,14 @@ std::vector<StoreUnderTest> all_stores() {
   };
 }
 
-// Those that STRAND_CONFORMANCE_STORE names (separated by commas), or all of them.
+// Different for each store of this and of every other running test process.
+std::string fresh_name() {
+  static std::atomic<std::uint64_t> count{0};
+  return "conformance-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+}
+
+}  // namespace
+
 std::vector<StoreUnderTest> stores_under_test() {
   const char* const wanted =
       std::getenv("STRAND_CONFORMANCE_STORE");  // NOLINT(concurrency-mt-unsafe)
@@ -78,18 +85,7 @@ std::vector<StoreUnderTest> stores_under_test() {
   return chosen;
 }
 
-// Different for each store of this and of every other running test process.
-std::string fresh_name() {
-  static std::atomic<std::uint64_t> count{0};
-  return "conformance-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
-}
-
-}  // namespace
-
 void PrintTo(const StoreUnderTest& store, std::ostream* out) { *out << store.name; }
-
-INSTANTIATE_TEST_SUITE_P(Stores, StoreConformance, ::testing::ValuesIn(stores_under_test()),
-                         [](const auto& info) { return info.param.name; });
 
 // --- Free helpers ---
 

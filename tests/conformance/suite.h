@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -91,6 +92,9 @@ class CannotGoOn : public std::runtime_error {
 
 std::string describe(const Error& error);
 
+// What there is when nothing is returned, and all went well.
+struct Done {};
+
 // A Result that says what went wrong: EXPECT_TRUE(answer) prints the error, answer.value() of a
 // failure and answer.error() of a success end the test instead of being undefined.
 template <class T>
@@ -98,6 +102,12 @@ class [[nodiscard]] Answer {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): an Answer is a Result with manners.
   Answer(Result<T> result) : result_(std::move(result)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): the same.
+  Answer(Result<void> result)
+    requires std::same_as<T, Done>
+  {
+    if (!result) result_ = std::unexpected(std::move(result.error()));
+  }
 
   explicit operator bool() const { return result_.has_value(); }
   // NOLINTNEXTLINE(google-explicit-constructor): this is what EXPECT_TRUE looks for.
@@ -129,6 +139,7 @@ class [[nodiscard]] Answer {
  private:
   Result<T> result_;
 };
+Answer(Result<void>) -> Answer<Done>;
 
 // --- Messages ---
 
@@ -216,6 +227,9 @@ struct StoreUnderTest {
   bool single_owner = true;                             // a second open of one store is `in_use`
 };
 void PrintTo(const StoreUnderTest& store, std::ostream* out);
+
+// Those that STRAND_CONFORMANCE_STORE names (separated by commas), or all of them.
+std::vector<StoreUnderTest> stores_under_test();
 
 // --- The fixture ---
 

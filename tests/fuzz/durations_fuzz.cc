@@ -9,7 +9,6 @@
 
 #include <strand/time.h>
 
-#include "cli/values.h"
 #include "fuzz/target.h"
 
 namespace strand::fuzz {
@@ -33,7 +32,7 @@ void read_duration(std::string_view text) {
 }
 
 void read_time(std::string_view text) {
-  const auto time = cli::parse_time(text);
+  const auto time = parse_time(text);
   if (!time) {
     FUZZ_REQUIRE(time.error().code == Errc::invalid_argument, "bad text is a bad argument");
     return;
@@ -42,7 +41,7 @@ void read_time(std::string_view text) {
   // An offset may lead out of the years with four digits, which are all that can be shown.
   const auto year_of = [](std::string_view written) { return written.substr(0, 4); };
   const bool at_an_end = year_of(shown) == "0000" || year_of(shown) == "9999";
-  const auto again = cli::parse_time(shown);
+  const auto again = parse_time(shown);
   FUZZ_REQUIRE(again.has_value(), "what is written can be read");
   FUZZ_REQUIRE(at_an_end || *again == *time, "and it is the same time");
 }

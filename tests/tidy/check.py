@@ -184,6 +184,31 @@ def absolute_paths(tree):
     ]
 
 
+def snippets(tree):
+    """C++ in the README and the guide is part of an example, which is compiled and run."""
+    examples = [
+        [line.strip() for _, line in tree.lines(name)]
+        for name in tree.under("examples/", suffixes={".cc"})
+    ]
+    complaints = []
+    for name in [n for n in tree.files if n == "README.md" or n.startswith("docs/guide/")]:
+        begin, block = None, []
+        for number, line in tree.lines(name):
+            if begin is None and line.strip() == "```cpp":
+                begin, block = number, []
+            elif begin is not None and line.strip() == "```":
+                if not any(contains(example, block) for example in examples):
+                    complaints.append(f"{name}:{begin}: no example has these lines; put them into one")
+                begin = None
+            elif begin is not None:
+                block.append(line.strip())
+    return complaints
+
+
+def contains(lines, block):
+    return any(lines[i : i + len(block)] == block for i in range(len(lines) - len(block) + 1))
+
+
 CHECKS = {
     "tidy.include_order": layers.include_order,
     "tidy.engine_purity": layers.engine_purity,
@@ -195,6 +220,7 @@ CHECKS = {
     "tidy.pragma_once": pragma_once,
     "tidy.markdown_links": markdown_links,
     "tidy.absolute_paths": absolute_paths,
+    "tidy.snippets": snippets,
     "tidy.planted_bugs": bugs.agreement,
 }
 

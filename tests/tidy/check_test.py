@@ -40,6 +40,10 @@ CLEAN = {
     "tests/model/README.md": "Model.\n",
     "tests/model/model.h": "#pragma once\n\n#include <strand/store.h>\n",
     "tests/model/model.cc": '#include "model/model.h"\n',
+    "docs/guide/README.md": "Guide.\n",
+    "docs/guide/queue.md": "Send:\n\n```cpp\nif (a) {\n  send(a);\n}\n```\n",
+    "examples/README.md": "Examples.\n",
+    "examples/send.cc": "int main() {\n  int a = 1;\n  if (a) {\n    send(a);\n  }\n}\n",
     "tests/plant/bugs.txt": "# Bugs\n\nno-sync | engine/sync.cc | S1 | code | forgets to sync\n",
     "src/store/engine/sync.cc": '// STRAND_PLANTED("like-this")\nbool sync = !STRAND_PLANTED("no-sync");\n',
 }
@@ -56,6 +60,10 @@ ENGINE = "src/store/engine/bad.cc"
 
 # Of each check: what is planted, and where the complaint must point.
 PLANTED = {
+    "tidy.snippets": [
+        ({"docs/guide/bad.md": "Send:\n\n```cpp\nif (a) send(a);\n```\n"}, "docs/guide/bad.md:3:"),
+        ({"README.md": "# Top\n\n```cpp\nreceive();\n```\n"}, "README.md:3:"),
+    ],
     "tidy.include_order": [
         (including(("src/base/bad.h", ['"store/open.h"'])), "src/base/bad.h:3:"),
         (including(("src/base/bad.h", ["<strand/store.h>"])), "src/base/bad.h:3:"),
