@@ -27,7 +27,7 @@ function(strand_executable name)
     return()
   endif()
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE strand_flags strand_store)
+  target_link_libraries(${name} PRIVATE strand_flags strand::strand)
   target_compile_definitions(${name} PRIVATE
     "STRAND_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"" "STRAND_BINARY_DIR=\"${PROJECT_BINARY_DIR}\"")
   # All programs land in build/<preset>/, where people look for them.

@@ -2,7 +2,7 @@
 """Runs the tests of one or more built presets and says what happened. Called by `./dev test`.
 
 What there is to run comes from build/PRESET/tests.txt, written by CMake, plus the style checks of
-tests/tidy and a handful of planted bugs (tests/plant). GoogleTest programs are split into shards, so that all cores have something to do. A
+tests/tidy, a handful of planted bugs (tests/plant) and what an installation is good for (tests/install). GoogleTest programs are split into shards, so that all cores have something to do. A
 program that crashes or hangs fails: its current test by name, and each test that it never reached.
 
 The last line is always `N passed, N failed, N skipped`.
@@ -27,6 +27,7 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = ROOT / "tests" / "tidy"
 PLANT = ROOT / "tests" / "plant"
+INSTALL = ROOT / "tests" / "install"
 LOG_LINES_MAX = 60  # of each failing test's output; the repeat command shows the rest
 TIMEOUT_S = 300  # for one process; a shard takes seconds, so this is only met by what hangs
 TIMEOUT_FULL_S = 3600
@@ -124,7 +125,7 @@ def gather_checks(options):
     if options.full:
         scripts.append(TIDY / "clang_tidy.py")
     if "release" in options.presets:
-        scripts.append(PLANT / "handful.py")
+        scripts += [PLANT / "handful.py", INSTALL / "installed.py"]
     for path in scripts:
         listed = subprocess.run(
             [sys.executable, path, "--list"], capture_output=True, text=True, check=True

@@ -74,13 +74,15 @@ class Work {
 
   // Set when the lease is lost, the handler's time is over, or the consumer is told to hurry: what
   // is done from then on is in vain, or is waited for.
-  [[nodiscard]] std::stop_token stop_token() const { return stop_.get_token(); }
+  [[nodiscard]] std::stop_token stop_token() const { return stop_; }
 
-  // What is to happen together with the messages' fates: sends, publications, records, and
-  // appends. Its settles are the consumer's business. Discarded if the verdict is not ok.
+  // What is to happen together with the messages' fates: sends, publications, records, appends.
+  // Its settles and its durability are the consumer's business. If the verdict is not ok, it is
+  // discarded, and what was decided to be ok is undecided again: nothing is acked without it.
   Transaction& transaction() { return transaction_; }
 
-  // The fate of one message, whatever the verdict.
+  // The fate of one message of the batch, whatever the verdict over the others. The last one
+  // counts.
   void decide(const Message& message, Verdict verdict);
 
   // Commits now what would be committed after an ok verdict: the fates (undecided ones are acked)
@@ -89,13 +91,18 @@ class Work {
   virtual Result<Receipt> commit() = 0;
 
  protected:
-  explicit Work(Lease& lease) : lease_(lease), messages_(lease.messages) {}
+  Work(const Lease& lease, std::span<const Message> messages, std::stop_token stop)
+      : lease_(lease), messages_(messages), stop_(std::move(stop)) {}
 
-  Lease& lease_;
+  using Fates = std::vector<std::pair<MessageId, Verdict>>;
+  [[nodiscard]] const Fates& fates() const { return fates_; }
+
+ private:
+  const Lease& lease_;
   std::span<const Message> messages_;
-  std::stop_source stop_;
+  std::stop_token stop_;
   Transaction transaction_;
-  std::vector<std::pair<MessageId, Verdict>> decided_;
+  Fates fates_;
 };
 
 // What a consumer does with each batch. Runs on one of its threads; may block. It runs at least
@@ -153,15 +160,15 @@ struct Coalesce {
 // Something that a person may want to know of. The consumer has dealt with it.
 struct ConsumerTrouble {
   enum class Kind : std::uint8_t {
-    lease_lost,       // a batch that was handled could not be committed: others will get it
-    commit_refused,   // the store refuses the handler's transaction; counts as a retry
-    handler_failed,   // it threw, or said retry or dead
-    store_failed,     // a lease, renewal or commit failed and is tried again
+    lease_lost,      // a batch that was handled could not be committed: it will be handled again
+    commit_refused,  // the store refuses the handler's transaction; counts as a retry
+    handler_failed,  // it threw, or its verdict was retry or dead
+    store_failed,    // a lease, renewal or commit failed, and is tried again
   };
   Kind kind{};
   std::string queue = {};
   std::optional<std::string> key = {};
-  Error error = {};
+  std::string reason = {};
 };
 
 struct ConsumerOptions {
@@ -180,7 +187,7 @@ struct ConsumerOptions {
   std::optional<Duration> handler_time = {};  // longer: told to stop, and no longer renewed
   std::vector<std::string> labels = {};       // as in LeaseRequest
   std::string owner = {};
-  std::optional<Coalesce> coalesce = {};  // none: a lane is handled as soon as it is leased
+  std::optional<Coalesce> coalesce = {};     // none: a lane is handled as soon as it is leased
   Durability durability = Durability::sync;  // of commits
 
   // Called from threads of the consumer, one at a time; must not block for long.

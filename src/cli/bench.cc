@@ -31,6 +31,15 @@ void declare_queue(CLI::App& app, BenchQueueOptions& options) {
   add_durability(app, bench.durability);
   add_number<std::uint64_t>(app, "--backlog", bench.backlog, 0,
                             "Messages that wait meanwhile, left by a process that was killed (0)");
+  add_value(app, "--api", "contract|consumer",
+            "consumer: measures strand::Consumer as well, beside a bare loop (contract)",
+            [&bench](std::string_view text) -> Result<void> {
+              if (text != "contract" && text != "consumer") {
+                return failure(Errc::invalid_argument, "there are contract and consumer");
+              }
+              bench.consumer_api = text == "consumer";
+              return {};
+            });
   add_flag(app, "--allow-memory-filesystem", bench.memory_filesystem,
            "Measure also where a sync costs nothing");
   add_flag(app, "--keep", bench.keep, "Leave the store there");
@@ -68,6 +77,11 @@ void print_json(const BenchQueueOptions& options, const QueueBenchReport& report
                                             {"lease_us", report.backlog->lease_us},
                                             {"lease_us_10000", report.backlog->lease_us_small}};
   }
+  if (report.consumer) {
+    object["consumer"] = boost::json::object{{"consumer_per_s", report.consumer->consumer_per_s},
+                                             {"bare_per_s", report.consumer->bare_per_s},
+                                             {"added", report.consumer->added}};
+  }
   output.object(object);
 }
 
@@ -92,6 +106,12 @@ void print_text(const QueueBenchReport& report, Output& output) {
                      {"whole cycle", rate(report.cycle_per_s, raw), "", "", ""}}));
   output.text(fmt::format("{} syncs of the store, {:.0f} MB resident, file system {}\n",
                           report.syncs, report.rss_mb, report.filesystem));
+  if (report.consumer) {
+    output.text(fmt::format(
+        "drained by the consumer: {:.0f}/s, by a bare loop {:.0f}/s; it adds {:.0f} %\n",
+        report.consumer->consumer_per_s, report.consumer->bare_per_s,
+        100 * report.consumer->added));
+  }
   if (!report.backlog) return;
   output.text(fmt::format(
       "{} waiting: opened in {:.2f} s after a kill, {:.0f} MB resident; a lease takes {:.1f} us, "

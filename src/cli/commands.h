@@ -8,6 +8,7 @@ namespace strand::cli {
 
 void add_send_commands(Family program);
 void add_receive_commands(Family program);
+void add_consume_commands(Family program);
 void add_settle_commands(Family program);
 void add_queue_commands(Family program);
 void add_dlq_commands(Family program);

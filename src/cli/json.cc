@@ -40,21 +40,6 @@ json::array headers_json(const Headers& headers) {
   return list;
 }
 
-json::object message_json(const Message& message) {
-  json::object object{{"id", number(message.id)}};
-  put_bytes(object, "body", message.body);
-  object["headers"] = headers_json(message.headers);
-  object["priority"] = static_cast<unsigned>(message.priority);
-  object["deliveries"] = message.deliveries;
-  object["attempts"] = message.attempts;
-  object["enqueued_at"] = format_time(message.enqueued_at);
-  object["due"] = format_time(message.due);
-  object["expires_at"] = to_json(message.expires_at);
-  put_optional(object, "name", message.name);
-  put_optional(object, "topic", message.topic);
-  return object;
-}
-
 }  // namespace
 
 void put_bytes(json::object& object, std::string_view name, std::string_view bytes) {
@@ -92,6 +77,21 @@ json::object to_json(const Published& published) {
           {"matched", published.matched}};
 }
 
+json::object to_json(const Message& message) {
+  json::object object{{"id", number(message.id)}};
+  put_bytes(object, "body", message.body);
+  object["headers"] = headers_json(message.headers);
+  object["priority"] = static_cast<unsigned>(message.priority);
+  object["deliveries"] = message.deliveries;
+  object["attempts"] = message.attempts;
+  object["enqueued_at"] = format_time(message.enqueued_at);
+  object["due"] = format_time(message.due);
+  object["expires_at"] = to_json(message.expires_at);
+  put_optional(object, "name", message.name);
+  put_optional(object, "topic", message.topic);
+  return object;
+}
+
 json::object to_json(const Lease& lease) {
   json::object object{{"token", lease.token.to_string()}, {"queue", lease.queue}};
   put_optional(object, "key", lease.key);
@@ -101,13 +101,13 @@ json::object to_json(const Lease& lease) {
   object["more"] = lease.more;
   json::array messages;
   for (const Message& message : lease.messages)
-    messages.push_back(message_json(message));
+    messages.push_back(to_json(message));
   object["messages"] = std::move(messages);
   return object;
 }
 
 json::object to_json(const DeadLetter& letter) {
-  json::object object = message_json(letter);
+  json::object object = to_json(static_cast<const Message&>(letter));
   object["queue"] = letter.queue;
   put_optional(object, "key", letter.key);
   object["label"] = letter.label;

@@ -25,6 +25,7 @@ inline std::uint64_t number(MessageId id) { return static_cast<std::uint64_t>(id
 
 boost::json::object to_json(const Sent& sent);
 boost::json::object to_json(const Published& published);
+boost::json::object to_json(const Message& message);
 boost::json::object to_json(const Lease& lease);
 boost::json::object to_json(const DeadLetter& letter);
 boost::json::object to_json(const QueueSettings& settings);

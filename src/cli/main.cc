@@ -104,6 +104,7 @@ Exit run(int argc, char** argv) {
   add_send_commands(program);
   add_receive_commands(program);
   add_settle_commands(program);
+  add_consume_commands(program);
   add_queue_commands(program);
   add_dlq_commands(program);
   add_topic_commands(program);

@@ -3,15 +3,23 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <optional>
+#include <iterator>
+#include <memory>
+#include <mutex>
 #include <random>
+#include <set>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
+
+#include <strand/consumer.h>
 
 namespace strand::crash {
 
@@ -41,6 +49,24 @@ class Worker {
       if (::write(pipe_, lines.data() + begin, end - begin) < 0) std::_Exit(0);
       begin = end;
     }
+  }
+
+  // What a handler of a consumer does with a batch.
+  Verdict handle(Work& work) {
+    const bool moves = work.queue() == "in";
+    if (is_new(work.epoch())) say(shown(work.lease(), work.lease().messages));
+    if (random_() % 8 == 0) return Verdict::release();
+    if (random_() % 16 == 0) throw std::runtime_error("handlers fail");
+    std::string done;
+    add_work(work.transaction(), *work.key(), work.messages(), moves, done);
+    if (random_() % 2 == 0) return Verdict::ok();  // committed later, and nobody hears of it
+    const auto committed = work.commit();
+    if (committed) {
+      say(done);
+    } else if (committed.error().code != Errc::lease_lost) {
+      give_up("commit", committed.error());
+    }
+    return Verdict::ok();
   }
 
   Durability durability() { return random_() % 4 == 0 ? Durability::async : Durability::sync; }
@@ -80,11 +106,7 @@ class Worker {
     }
     if (leases->empty()) return false;
     const Lease& lease = leases->front();
-    std::string shown = fmt::format("L {} {} {}", static_cast<std::uint64_t>(lease.token.epoch()),
-                                    queue, *lease.key);
-    for (const Message& message : lease.messages)
-      fmt::format_to(std::back_inserter(shown), " {}", number_of(message));
-    say(shown + "\n");
+    say(shown(lease, lease.messages));
     if (random_() % 8 == 0) {
       release(lease);
     } else {
@@ -96,6 +118,47 @@ class Worker {
  private:
   static std::uint64_t number_of(const Message& message) {
     return std::strtoull(message.body.c_str(), nullptr, 10);
+  }
+
+  // A handler may be called several times under one lease.
+  static bool is_new(Epoch epoch) {
+    static std::mutex mutex;
+    static std::set<Epoch> seen;
+    const std::lock_guard lock(mutex);
+    return seen.insert(epoch).second;
+  }
+
+  static std::string shown(const Lease& lease, std::span<const Message> messages) {
+    std::string line = fmt::format("L {} {} {}", static_cast<std::uint64_t>(lease.token.epoch()),
+                                   lease.queue, *lease.key);
+    for (const Message& message : messages)
+      fmt::format_to(std::back_inserter(line), " {}", number_of(message));
+    return line + "\n";
+  }
+
+  // What is to happen with the acks of these messages. Says so; `done` is for when it has.
+  void add_work(Transaction& transaction, const std::string& key, std::span<const Message> messages,
+                bool moves, std::string& done) const {
+    std::string intent;
+    for (const Message& message : messages) {
+      const std::uint64_t number = number_of(message);
+      fmt::format_to(std::back_inserter(intent), "{} {} {}\n", moves ? 'm' : 'd', key, number);
+      fmt::format_to(std::back_inserter(done), "{} {} {}\n", moves ? 'M' : 'D', key, number);
+      if (!moves) continue;
+      Send send;
+      send.queue = "out";
+      send.key = key;
+      send.body = message.body;
+      transaction.sends.push_back(std::move(send));
+    }
+    if (moves) {
+      WriteRecord record;
+      record.space = "moved";
+      record.key = key;
+      record.value = fmt::format("{}", number_of(messages.back()));
+      transaction.records.push_back(std::move(record));
+    }
+    say(intent);
   }
 
   void release(const Lease& lease) {
@@ -113,29 +176,10 @@ class Worker {
     transaction.durability = durability();
     Settle& settle = transaction.settles.emplace_back();
     settle.token = lease.token;
-    std::string intent;
-    std::string done;
-    for (const Message& message : lease.messages) {
+    for (const Message& message : lease.messages)
       settle.outcomes.push_back({.id = message.id, .kind = Outcome::Kind::ack});
-      const std::uint64_t number = number_of(message);
-      fmt::format_to(std::back_inserter(intent), "{} {} {}\n", moves ? 'm' : 'd', *lease.key,
-                     number);
-      fmt::format_to(std::back_inserter(done), "{} {} {}\n", moves ? 'M' : 'D', *lease.key, number);
-      if (!moves) continue;
-      Send send;
-      send.queue = "out";
-      send.key = lease.key;
-      send.body = message.body;
-      transaction.sends.push_back(std::move(send));
-    }
-    if (moves) {
-      WriteRecord record;
-      record.space = "moved";
-      record.key = *lease.key;
-      record.value = fmt::format("{}", number_of(lease.messages.back()));
-      transaction.records.push_back(std::move(record));
-    }
-    say(intent);
+    std::string done;
+    add_work(transaction, *lease.key, lease.messages, moves, done);
     const auto settled = store_.apply(transaction);
     if (settled) {
       say(done);
@@ -155,9 +199,25 @@ void configure(Store& store) {
     ConfigureQueue configure;
     configure.queue = queue;
     configure.settings.max_attempts = 0;  // leases of the dead run out, as often as they die
+    configure.settings.backoff = {};
     transaction.admin = std::move(configure);
     if (auto done = store.apply(transaction); !done) give_up("configure", done.error());
   }
+}
+
+std::unique_ptr<Consumer> start_consumer(Store& store, std::uint64_t seed, int pipe) {
+  ConsumerOptions options;
+  options.queues = {"in", "out"};
+  options.workers = movers;
+  options.lease = 1s;
+  options.lanes_in_flight = 2 * movers;
+  auto consumer = Consumer::start(store, options, [&store, seed, pipe](Work& work) {
+    static std::atomic<std::uint64_t> workers = 0;
+    thread_local Worker worker(store, pipe, seed + senders + workers++);
+    return worker.handle(work);
+  });
+  if (!consumer) give_up("consume", consumer.error());
+  return *std::move(consumer);
 }
 
 }  // namespace
@@ -175,7 +235,11 @@ void work(Store& store, std::uint64_t run, std::uint64_t seed, unsigned batch_ma
         worker.send_some(sender, sequence, batch_max);
     });
   }
-  for (unsigned mover = 0; mover < movers; ++mover) {
+  // By turns: threads of our own, and a consumer.
+  std::unique_ptr<Consumer> consumer;
+  const bool by_consumer = run % 2 == 1;
+  if (by_consumer) consumer = start_consumer(store, seed, pipe);
+  for (unsigned mover = 0; mover < movers && !by_consumer; ++mover) {
     threads.emplace_back([&store, seed, pipe, mover] {
       Worker worker(store, pipe, seed + senders + mover);
       while (true) {

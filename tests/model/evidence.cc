@@ -104,7 +104,10 @@ void Evidence::add_fates() {
 void Evidence::add_ends() {
   for (const Recorder::Applied& applied : transactions_) {
     const Transaction& transaction = applied.transaction;
+    // One lease that is over lets the whole transaction fail: which one it was, nobody says.
+    const bool doubtful = !applied.answer && transaction.settles.size() > 1;
     for (const Settle& settle : transaction.settles) {
+      if (doubtful) continue;
       Settled settled{.call = applied.call, .settle = settle};
       if (applied.answer) {
         settled.at = applied.answer->time;

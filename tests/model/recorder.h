@@ -37,7 +37,8 @@ struct Remains {
 // What the threads may do is what makes this exact: keyed and unkeyed sends without TTL, each named
 // body and each message name used for one message only (repeats under the same transaction or dedup
 // id apart), settles by `end` or `keep`, pulls with the newest cursor, renews, cancels, redrives
-// into the same queue; a token at most once a call; retry policy `block` without backoff of the
+// into the same queue; a token at most once a call (of several that are refused together, none is
+// judged); retry policy `block` without backoff of the
 // queue's, exhausted messages become dead letters. No seize, purge, park, or removal.
 //
 // Threads: log() may be called concurrently; each Log belongs to one thread. check() when all of

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <strand/consumer.h>
 #include <strand/store.h>
 
 #include "base/text.h"
@@ -166,6 +167,9 @@ class QueueBench {
   Result<void> enqueue(Load& load);
   Result<void> drain(Load& load);
   Result<void> cycle(Load& load);
+  Result<void> compare_consumer(unsigned number);
+  Result<double> drain_bare(Load& load, std::uint64_t messages);
+  Result<double> drain_by_consumer(Load& load, std::uint64_t messages);
   Result<void> remove_queue(const std::string& queue);
   std::vector<Worker>& workers(unsigned count);
   [[nodiscard]] Duration slice() const { return options_.duration / rounds; }
@@ -180,7 +184,7 @@ class QueueBench {
   std::unique_ptr<Store> store_;
   std::vector<Worker> workers_;
   struct {
-    std::vector<double> file, rocksdb, enqueue, lease, ack, cycle;
+    std::vector<double> file, rocksdb, enqueue, lease, ack, cycle, consumer, bare, added;
   } rates_;
 };
 
@@ -440,6 +444,72 @@ Result<void> QueueBench::cycle(Load& load) {
   return {};
 }
 
+// --- The consumer, beside a bare loop ---
+
+// Seconds.
+Result<double> QueueBench::drain_bare(Load& load, std::uint64_t messages) {
+  std::atomic<std::uint64_t> left = messages;
+  const auto begin = Stopwatch::now();
+  std::vector<std::thread> threads;
+  std::atomic<bool> failed = false;
+  for (unsigned i = 0; i < options_.consumers; ++i) {
+    threads.emplace_back([&] {
+      while (left > 0 && !failed) {
+        const auto leases = load.lease(options_.batch);
+        if (!leases || (!leases->empty() && !load.settle(*leases, Outcome::Kind::ack))) {
+          failed = true;
+          return;
+        }
+        left -= count_messages(*leases);
+      }
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  if (failed) return failure(Errc::io_error, "a bare loop of lease and ack failed");
+  return seconds_since(begin);
+}
+
+Result<double> QueueBench::drain_by_consumer(Load& load, std::uint64_t messages) {
+  std::atomic<std::uint64_t> handled = 0;
+  ConsumerOptions options;
+  options.queues = {load.queue()};
+  options.workers = options_.consumers;
+  options.durability = options_.durability;
+  options.lease = lease_length;
+  const auto begin = Stopwatch::now();
+  auto consumer = Consumer::start(load.store(), options,
+                                  [&](Work& work) { handled += work.messages().size(); });
+  if (!consumer) return std::unexpected(std::move(consumer).error());
+  (*consumer)->wait_idle();
+  const double seconds = seconds_since(begin);
+  if (handled == messages) return seconds;
+  return failure(Errc::corrupt,
+                 fmt::format("the consumer handled {} of {} messages", handled.load(), messages));
+}
+
+Result<void> QueueBench::compare_consumer(unsigned number) {
+  progress_("the consumer");
+  const std::uint64_t messages = 500 * options_.batch;
+  double seconds[2] = {};
+  for (const bool by_consumer : {number % 2 == 0, number % 2 != 0}) {
+    Load load(*store_, options_, fmt::format("drained-{}-{}", number, by_consumer));
+    std::mt19937_64 random(number);
+    for (std::uint64_t sent = 0; sent < messages; sent += options_.batch) {
+      const auto done = load.send(random, options_.batch, Durability::async);
+      if (!done) return std::unexpected(done.error());
+    }
+    const auto took = by_consumer ? drain_by_consumer(load, messages) : drain_bare(load, messages);
+    if (!took) return std::unexpected(took.error());
+    seconds[by_consumer ? 1 : 0] = *took;
+    if (auto removed = remove_queue(load.queue()); !removed) return removed;
+  }
+  rates_.bare.push_back(static_cast<double>(messages) / seconds[0]);
+  rates_.consumer.push_back(static_cast<double>(messages) / seconds[1]);
+  rates_.added.push_back(seconds[1] / seconds[0] - 1);
+  return {};
+}
+
 Result<void> QueueBench::remove_queue(const std::string& queue) {
   Transaction transaction;
   transaction.admin = RemoveQueue{.queue = queue, .force = true};
@@ -465,7 +535,9 @@ Result<void> QueueBench::round(unsigned number) {
     return std::unexpected(sent.error());
   }
   if (auto done = cycle(cycled); !done) return done;
-  return remove_queue(cycled.queue());
+  if (auto done = remove_queue(cycled.queue()); !done) return done;
+  if (!options_.consumer_api) return {};
+  return compare_consumer(number);
 }
 
 Result<QueueBenchReport> QueueBench::run() {
@@ -485,6 +557,11 @@ Result<QueueBenchReport> QueueBench::run() {
   report_.lease_per_s = median(rates_.lease);
   report_.ack_per_s = median(rates_.ack);
   report_.cycle_per_s = median(rates_.cycle);
+  if (options_.consumer_api) {
+    report_.consumer = {.consumer_per_s = median(rates_.consumer),
+                        .bare_per_s = median(rates_.bare),
+                        .added = median(rates_.added)};
+  }
   Worker all;
   for (const Worker& worker : workers_) {
     all.enqueue.add(worker.enqueue);

@@ -25,6 +25,7 @@ struct QueueBenchOptions {
   Duration duration = std::chrono::seconds{6};  // of each measurement
   Durability durability = Durability::sync;
   std::uint64_t backlog = 0;       // messages that wait before it starts
+  bool consumer_api = false;       // measure strand::Consumer as well
   bool memory_filesystem = false;  // allowed
   bool keep = false;               // leave the store there
 };
@@ -44,6 +45,13 @@ struct BacklogReport {
   double lease_us = 0;        // a lease with all of them waiting
 };
 
+// Draining a queue by strand::Consumer, beside a bare loop of lease and apply with as many threads.
+struct ConsumerReport {
+  double consumer_per_s = 0;
+  double bare_per_s = 0;
+  double added = 0;  // of time, by the consumer: 0.3 is 30 % (the median of all rounds)
+};
+
 struct QueueBenchReport {
   double enqueue_per_s = 0;
   double lease_per_s = 0;
@@ -58,6 +66,7 @@ struct QueueBenchReport {
   std::uint64_t syncs = 0;  // of the store, in all measurements
   std::string filesystem;
   std::optional<BacklogReport> backlog;
+  std::optional<ConsumerReport> consumer;
 };
 
 // Says what is being measured now.

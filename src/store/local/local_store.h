@@ -11,9 +11,9 @@
 
 #include <strand/store.h>
 
+#include "base/alarm.h"
 #include "store/engine/backend.h"
 #include "store/engine/engine.h"
-#include "store/local/alarm.h"
 #include "store/local/group_commit.h"
 #include "store/local/watches.h"
 
@@ -92,7 +92,7 @@ class LocalStore final : public Store {
   engine::CommitNumber due_commit_ = 0;  // covers what was due at the latest time somebody looked
   std::uint64_t rebuilds_ = 0;           // of the engine, as due_commit_ knows it
   Time timer_wakes_at_{};                // when it looks again; see serve_timer()
-  Alarm alarm_;
+  base::Alarm alarm_;
   std::shared_ptr<void> clock_handle_;
   std::thread timer_;
 };

@@ -6,9 +6,9 @@
 
 #include <strand/time.h>
 
-namespace strand::local {
+namespace strand::base {
 
-// What the timer thread sleeps by. A ring is never lost: one that comes before the sleep ends it.
+// What a timer thread sleeps by. A ring is never lost: one that comes before the sleep ends it.
 //
 // Threads: every method may be called concurrently; one thread sleeps.
 class Alarm {
@@ -46,4 +46,4 @@ class Alarm {
   bool stopped_ = false;
 };
 
-}  // namespace strand::local
+}  // namespace strand::base

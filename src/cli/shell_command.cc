@@ -1,0 +1,223 @@
+#include "cli/shell_command.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace strand::cli {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+// What is kept of stderr: a reason is shown to people.
+constexpr std::size_t err_bytes_max = 4000;
+constexpr std::chrono::seconds patience{5};
+
+Error trouble(std::string_view doing) {
+  return {Errc::io_error, fmt::format("cannot {}: {}", doing, std::strerror(errno))};
+}
+
+// A descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
+  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { close(); }
+
+  [[nodiscard]] int get() const { return descriptor_; }
+  void close() {
+    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  }
+
+ private:
+  int descriptor_;
+};
+
+struct Pipe {
+  Descriptor read;
+  Descriptor write;
+};
+
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  // Closed in other children that are started meanwhile: they would keep it open.
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::unexpected(trouble("make a pipe"));
+  return Pipe{.read = Descriptor(ends[0]), .write = Descriptor(ends[1])};
+}
+
+// The environment of the program with some names set.
+class Environment {
+ public:
+  explicit Environment(const std::map<std::string, std::string>& more) {
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string_view text(*entry);
+      if (!more.contains(std::string(text.substr(0, text.find('='))))) texts_.emplace_back(text);
+    }
+    for (const auto& [name, value] : more)
+      texts_.push_back(name + "=" + value);
+    for (std::string& text : texts_)
+      pointers_.push_back(text.data());
+    pointers_.push_back(nullptr);
+  }
+  [[nodiscard]] char** pointers() { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<char*> pointers_;
+};
+
+struct Child {
+  pid_t id = -1;
+  Descriptor in;     // its stdin
+  Descriptor err;    // its stderr
+  Descriptor ended;  // readable when it has ended
+};
+
+Result<Child> start(const std::string& command,
+                    const std::map<std::string, std::string>& environment, bool quiet) {
+  auto in = make_pipe();
+  auto err = make_pipe();
+  if (!in || !err) return std::unexpected(trouble("make a pipe"));
+
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, in->read.get(), STDIN_FILENO);
+  if (quiet) posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, err->write.get(), STDERR_FILENO);
+
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  // Ctrl-C is for us: what runs may finish.
+  posix_spawnattr_setpgroup(&attributes, 0);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+
+  std::array<std::string, 3> words = {"sh", "-c", command};
+  const std::array<char*, 4> arguments = {words[0].data(), words[1].data(), words[2].data(),
+                                          nullptr};
+  Environment variables(environment);
+  Child child;
+  const int failed = posix_spawn(&child.id, "/bin/sh", &files, &attributes, arguments.data(),
+                                 variables.pointers());
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (failed != 0) {
+    errno = failed;
+    return std::unexpected(trouble("start /bin/sh"));
+  }
+  child.in = std::move(in->write);
+  child.err = std::move(err->read);
+  child.ended = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, child.id, 0)));
+  ::fcntl(child.in.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(child.err.get(), F_SETFL, O_NONBLOCK);
+  return child;
+}
+
+// Shows what has come from stderr, and keeps the end of it.
+void read_err(Child& child, std::string& kept) {
+  std::array<char, 4096> part{};
+  while (true) {
+    const ssize_t count = ::read(child.err.get(), part.data(), part.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count <= 0) {
+      child.err.close();
+      return;
+    }
+    const auto bytes = static_cast<std::size_t>(count);
+    static_cast<void>(::write(STDERR_FILENO, part.data(), bytes));
+    kept.append(part.data(), bytes);
+    if (kept.size() > err_bytes_max) kept.erase(0, kept.size() - err_bytes_max);
+  }
+}
+
+void write_in(Child& child, std::string_view& input) {
+  while (!input.empty()) {
+    const ssize_t count = ::write(child.in.get(), input.data(), input.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count < 0) break;  // it does not want to read all of it
+    input.remove_prefix(static_cast<std::size_t>(count));
+  }
+  child.in.close();
+}
+
+int wait_for_end(pid_t id) {
+  int status = 0;
+  while (::waitpid(id, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int wait_ms(const std::optional<steady_clock::time_point>& deadline) {
+  if (!deadline) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - steady_clock::now());
+  return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+}
+
+}  // namespace
+
+Result<CommandEnd> run_shell(const std::string& command,
+                             const std::map<std::string, std::string>& environment,
+                             std::string_view input, bool quiet, const std::stop_token& stop) {
+  const Descriptor told(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const std::stop_callback on_stop(stop,
+                                   [&] { static_cast<void>(::eventfd_write(told.get(), 1)); });
+  auto child = start(command, environment, quiet);
+  if (!child) return std::unexpected(std::move(child).error());
+
+  CommandEnd end;
+  std::optional<steady_clock::time_point> kill_at;
+  while (true) {
+    std::array<pollfd, 4> polled = {
+        {{.fd = child->ended.get(), .events = POLLIN, .revents = 0},
+         {.fd = child->err.get(), .events = POLLIN, .revents = 0},
+         {.fd = child->in.get(), .events = POLLOUT, .revents = 0},
+         {.fd = end.stopped ? -1 : told.get(), .events = POLLIN, .revents = 0}}};
+    const int ready = ::poll(polled.data(), polled.size(), wait_ms(kill_at));
+    if (ready < 0 && errno != EINTR) break;
+    if (polled[1].revents != 0) read_err(*child, end.err);
+    if (polled[2].revents != 0) write_in(*child, input);
+    if (polled[0].revents != 0) break;
+    if (polled[3].revents != 0) {
+      end.stopped = true;
+      ::kill(-child->id, SIGTERM);
+      kill_at = steady_clock::now() + patience;
+    } else if (ready == 0) {
+      ::kill(-child->id, SIGKILL);
+      kill_at.reset();
+    }
+  }
+  if (child->err.get() >= 0) read_err(*child, end.err);
+  end.exit = wait_for_end(child->id);
+  return end;
+}
+
+}  // namespace strand::cli

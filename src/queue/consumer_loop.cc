@@ -1,0 +1,330 @@
+#include "queue/consumer_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <tuple>
+#include <utility>
+
+#include "base/assert.h"
+
+// The life of the loop, and the workers.
+
+namespace strand {
+
+using queue::commit_of;
+using queue::release_of;
+using queue::settle_failure;
+
+// What a handler sees of a lane, while it runs.
+class Consumer::Loop::RunningWork final : public Work {
+ public:
+  RunningWork(Store& store, const Held& held, std::span<const Message> messages,
+              Durability durability)
+      : Work(held.lease, messages, held.stop.get_token()),
+        store_(store),
+        held_(held),
+        durability_(durability) {}
+
+  Result<Receipt> commit() override {
+    bool ends = true;
+    Transaction all = commit_of(held_, messages(), fates(), transaction(), ends);
+    all.durability = durability_;
+    auto receipt = store_.apply(all);
+    if (receipt) committed_.emplace(std::move(all), ends);
+    return receipt;
+  }
+
+  // What commit() has written, and whether that ended the lease.
+  [[nodiscard]] const std::optional<std::pair<Transaction, bool>>& committed() const {
+    return committed_;
+  }
+  using Work::fates;
+
+ private:
+  Store& store_;
+  const Held& held_;
+  const Durability durability_;
+  std::optional<std::pair<Transaction, bool>> committed_;
+};
+
+// --- Starting and stopping ---
+
+Consumer::Loop::Loop(Store& store, ConsumerOptions options, Handler handler)
+    : store_(store),
+      options_(std::move(options)),
+      handler_(std::move(handler)),
+      batch_limits_{.messages = options_.batch_messages, .bytes = options_.batch_bytes} {
+  for (const std::string& name : options_.queues)
+    queues_.push_back({.name = name});
+}
+
+Consumer::Loop::~Loop() { stop(std::nullopt); }
+
+void Consumer::Loop::start() {
+  clock_handle_ = options_.clock->on_advance([this] { alarm_.ring(); });
+  for (Queue& queue : queues_) {
+    queue.watch = store_.watch(WatchQueue{queue.name}, [this, &queue] {
+      const std::lock_guard lock(mutex_);
+      queue.may_have = true;
+      lease_.notify_one();
+    });
+  }
+  for (std::uint32_t i = 0; i < options_.workers; ++i)
+    workers_.emplace_back([this] { run_worker(); });
+  committer_ = std::thread([this] { run_committer(); });
+  renewer_ = std::thread([this] { run_renewer(); });
+  leaser_ = std::thread([this] { run_leaser(); });
+}
+
+void Consumer::Loop::wait_idle() {
+  Lock lock(mutex_);
+  const std::uint64_t asked = ++idle_asked_;
+  lease_.notify_one();
+  changed_.wait(lock, [&] { return stopping_ || idle_confirmed_ >= asked; });
+}
+
+bool Consumer::Loop::stop(std::optional<Duration> patience) {
+  const std::lock_guard one_at_a_time(stop_mutex_);
+  if (!leaser_.joinable()) return true;
+  {
+    const Lock lock(mutex_);
+    stopping_ = true;
+    lease_.notify_all();
+    work_.notify_all();
+    changed_.notify_all();
+  }
+  leaser_.join();
+
+  Afterwards afterwards;
+  {
+    Lock lock(mutex_);
+    release_unbegun(afterwards);
+    const auto none_runs = [&] { return in_handlers_.empty(); };
+    if (patience && !changed_.wait_for(lock, *patience, none_runs)) {
+      hurrying_ = true;
+      for (const HeldPointer& held : in_handlers_)
+        afterwards.stops.push_back(held->stop);
+    }
+  }
+  const bool patient = afterwards.stops.empty();
+  tell(std::exchange(afterwards, {}));
+  for (std::thread& worker : workers_)
+    worker.join();
+
+  {
+    const Lock lock(mutex_);
+    release_unbegun(afterwards);  // what had more to hand out
+    closing_ = true;
+    commit_.notify_all();
+  }
+  committer_.join();
+  alarm_.stop();
+  renewer_.join();
+  clock_handle_.reset();
+  for (Queue& queue : queues_)
+    queue.watch.reset();
+  return patient;
+}
+
+// Gives back what no handler has begun with.
+void Consumer::Loop::release_unbegun(Afterwards& afterwards) {
+  for (const HeldPointer& held : held_) {
+    if (held->stage == Stage::running || held->stage == Stage::committing) continue;
+    if (held->stage == Stage::gathering) {
+      --gathering_;
+      afterwards.watches.push_back(std::exchange(held->watch, {}));
+    }
+    held->commit = release_of(*held);
+    held->ends = true;
+    finish(held);
+  }
+  waiting_.clear();
+  deferred_.clear();
+}
+
+ConsumerStats Consumer::Loop::stats() const {
+  const Lock lock(mutex_);
+  ConsumerStats result = stats_;
+  result.in_flight = held_.size();
+  result.running = in_handlers_.size();
+  return result;
+}
+
+// --- Workers ---
+
+void Consumer::Loop::run_worker() {
+  std::stop_source stop;
+  Lock lock(mutex_);
+  while (true) {
+    work_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+    if (stopping_) return;
+    const HeldPointer held = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (wants_lanes()) lease_.notify_one();
+    run_handler(lock, held, stop);
+  }
+}
+
+void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop) {
+  held->stage = Stage::running;
+  if (stop.stop_requested()) stop = {};
+  held->stop = stop;
+  if (options_.handler_time) {
+    held->stop_at = now() + *options_.handler_time;
+    wake_renewer_by(*held->stop_at);
+  }
+  in_handlers_.push_back(held);
+  ++stats_.batches;
+  const auto messages = held->hand_out(batch_limits_);
+  lock.unlock();
+
+  const auto began = std::chrono::steady_clock::now();
+  RunningWork work(store_, *held, messages, options_.durability);
+  Verdict verdict = call_handler(work);
+  const auto took = std::chrono::steady_clock::now() - began;
+
+  Afterwards afterwards;
+  const bool failed = !work.committed() && (verdict.kind() == Verdict::Kind::retry ||
+                                            verdict.kind() == Verdict::Kind::dead);
+  if (failed) afterwards.troubles.push_back(trouble(Kind::handler_failed, *held, verdict.reason()));
+  tell(std::move(afterwards));
+
+  lock.lock();
+  note_handler_time(took);
+  held->stop_at.reset();
+  if (work.committed()) {
+    std::tie(held->commit, held->ends) = *work.committed();
+    committed(held, Receipt{});
+  } else {
+    handled(held, messages, work.fates(), std::move(verdict), std::move(work.transaction()));
+  }
+  leave_lane(held);
+  if (stopping_) changed_.notify_all();
+}
+
+Verdict Consumer::Loop::call_handler(Work& work) {
+  try {
+    return handler_(work);
+  } catch (const std::exception& exception) {
+    return Verdict::retry(exception.what());
+  } catch (...) {
+    return Verdict::retry("the handler threw something that is no std::exception");
+  }
+}
+
+// Takes what the handler has decided towards its commit.
+void Consumer::Loop::handled(const HeldPointer& held, std::span<const Message> messages,
+                             const queue::Fates& fates, Verdict verdict, Transaction rest) {
+  if (verdict.kind() == Verdict::Kind::ok) {
+    held->commit = commit_of(*held, messages, fates, std::move(rest), held->ends);
+    held->commit.durability = options_.durability;
+    finish(held);
+    return;
+  }
+  // It may have failed only because it was told to stop.
+  if (hurrying_) verdict = Verdict::release();
+  const auto after = settle_failure(*held, messages, fates, verdict);
+  held->commit.durability = options_.durability;
+  if (after.commit) {
+    finish(held);
+  } else {
+    make_wait(held);
+  }
+}
+
+void Consumer::Loop::hold(const HeldPointer& held) {
+  held->place = held_.size();
+  held_.push_back(held);
+}
+
+// Passes a lane on to the workers, unless an earlier handler of it still runs.
+void Consumer::Loop::make_wait(const HeldPointer& held) {
+  const auto same = [&](const HeldPointer& other) {
+    return other != held && other->same_lane(*held);
+  };
+  if (std::ranges::any_of(in_handlers_, same)) {
+    held->stage = Stage::deferred;
+    // A lane has one lease: another one that waits here is lost.
+    const auto before = std::ranges::find_if(deferred_, same);
+    if (before != deferred_.end()) {
+      drop(*before);
+      deferred_.erase(before);
+    }
+    deferred_.push_back(held);
+    return;
+  }
+  held->stage = Stage::waiting;
+  waiting_.push_back(held);
+  work_.notify_one();
+}
+
+void Consumer::Loop::leave_lane(const HeldPointer& held) {
+  std::erase(in_handlers_, held);
+  const auto deferred = std::ranges::find_if(
+      deferred_, [&](const HeldPointer& other) { return other->same_lane(*held); });
+  if (deferred == deferred_.end()) return;
+  const HeldPointer next = std::move(*deferred);
+  deferred_.erase(deferred);
+  make_wait(next);
+}
+
+void Consumer::Loop::finish(const HeldPointer& held) {
+  held->stage = Stage::committing;
+  finished_.push_back(held);
+  // Between the first one and enough of them, the committer would be woken for nothing.
+  if (finished_.size() == 1 || !worth_waiting_for_more()) commit_.notify_one();
+}
+
+// The lane is out of our hands.
+void Consumer::Loop::drop(const HeldPointer& held) {
+  held_.back()->place = held->place;
+  std::swap(held_[held->place], held_.back());
+  held_.pop_back();
+  if (wants_lanes()) lease_.notify_one();
+}
+
+void Consumer::Loop::count_settled(const Transaction& transaction) {
+  for (const Settle& settle : transaction.settles) {
+    stats_.messages += settle.outcomes.size();
+    for (const Outcome& outcome : settle.outcomes) {
+      switch (outcome.kind) {
+        case Outcome::Kind::ack:
+          ++stats_.acked;
+          break;
+        case Outcome::Kind::retry:
+          ++stats_.retried;
+          break;
+        case Outcome::Kind::dead:
+          ++stats_.dead;
+          break;
+        case Outcome::Kind::release:
+          ++stats_.released;
+          break;
+      }
+    }
+  }
+}
+
+void Consumer::Loop::note_handler_time(std::chrono::steady_clock::duration time) {
+  constexpr double weight = 0.05;
+  const double seconds = std::chrono::duration<double>(time).count();
+  handler_seconds_ += weight * (seconds - handler_seconds_);
+}
+
+ConsumerTrouble Consumer::Loop::trouble(Kind kind, const Held& held, std::string reason) {
+  return {
+      .kind = kind, .queue = held.lease.queue, .key = held.lease.key, .reason = std::move(reason)};
+}
+
+// Called without the lock: all of this may call back.
+void Consumer::Loop::tell(Afterwards afterwards) {
+  for (std::stop_source& stop : afterwards.stops)
+    stop.request_stop();
+  if (!options_.on_trouble || afterwards.troubles.empty()) return;
+  const std::lock_guard one_at_a_time(trouble_mutex_);
+  for (const ConsumerTrouble& trouble : afterwards.troubles)
+    options_.on_trouble(trouble);
+}
+
+}  // namespace strand

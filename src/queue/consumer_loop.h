@@ -1,0 +1,158 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <strand/consumer.h>
+
+#include "base/alarm.h"
+#include "queue/held_lane.h"
+
+namespace strand {
+
+// The threads of a consumer, and the lanes that they pass on to each other:
+//
+//   leaser ──▶ (gathering) ──▶ waiting ──▶ worker ──▶ finished ──▶ committer ──▶ done, or waiting
+//                                                                                 (renewer: all)
+//
+// Threads: start() and stop() by one thread, the rest by any. One mutex guards all; it is never
+//          held during a call of the store, of a handler, or of on_trouble.
+class Consumer::Loop {
+ public:
+  Loop(Store& store, ConsumerOptions options, Handler handler);
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  void start();
+  void wait_idle();
+  bool stop(std::optional<Duration> patience);
+  [[nodiscard]] ConsumerStats stats() const;
+
+ private:
+  using Held = queue::HeldLane;
+  using HeldPointer = queue::HeldPointer;
+  using Stage = Held::Stage;
+  using Lock = std::unique_lock<std::mutex>;
+  using Kind = ConsumerTrouble::Kind;
+
+  struct Queue {
+    std::string name;
+    bool may_have = true;        // something that can be leased
+    std::uint32_t failures = 0;  // of leases, one after the other
+    Watch watch = {};
+  };
+
+  // Something to be told, or to be done to a handler, once the lock is let go.
+  struct Afterwards {
+    std::vector<ConsumerTrouble> troubles;
+    std::vector<std::stop_source> stops;
+    std::vector<Watch> watches;  // whose callbacks take the lock
+  };
+
+  class RunningWork;
+
+  // --- consumer_loop.cc: workers ---
+  void run_worker();
+  void run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop);
+  Verdict call_handler(Work& work);
+  void handled(const HeldPointer& held, std::span<const Message> messages,
+               const queue::Fates& fates, Verdict verdict, Transaction rest);
+  void hold(const HeldPointer& held);
+  void make_wait(const HeldPointer& held);
+  void finish(const HeldPointer& held);
+  void drop(const HeldPointer& held);
+  void leave_lane(const HeldPointer& held);
+  void release_unbegun(Afterwards& afterwards);
+  void count_settled(const Transaction& transaction);
+  void tell(Afterwards afterwards);
+  [[nodiscard]] static ConsumerTrouble trouble(Kind kind, const Held& held, std::string reason);
+  void note_handler_time(std::chrono::steady_clock::duration time);
+
+  // --- lease_lanes.cc ---
+  void run_leaser();
+  [[nodiscard]] bool wants_lanes() const;
+  [[nodiscard]] std::size_t room() const;
+  [[nodiscard]] std::size_t lanes_wanted() const;
+  void lease_from_all(Lock& lock);
+  // Whether the store answered.
+  bool lease_from(Lock& lock, Queue& queue);
+  void admit(Lock& lock, std::vector<Lease> leases, Time store_time, Duration asked);
+  [[nodiscard]] bool worth_gathering(const Lease& lease) const;
+  void begin_gathering(Lock& lock, const HeldPointer& held, Duration since);
+  [[nodiscard]] HeldPointer next_to_gather() const;
+  void gather_more(Lock& lock, const HeldPointer& held);
+  // Before something that failed is tried again; until `over` at most.
+  static void pause(Lock& lock, std::condition_variable& changed, std::uint32_t failures,
+                    const bool& over);
+
+  // --- commit_work.cc ---
+  void run_committer();
+  [[nodiscard]] bool worth_waiting_for_more() const;
+  std::vector<Result<Receipt>> commit(std::span<const HeldPointer> batch);
+  void committed(const HeldPointer& held, const Result<Receipt>& result);
+  void refused(const HeldPointer& held, const Error& error);
+
+  // --- renew_leases.cc ---
+  void run_renewer();
+  // When it has something to do again.
+  std::optional<Duration> serve_times(Lock& lock);
+  void renew(Lock& lock, const std::vector<HeldPointer>& due, Duration length);
+  void lost(const HeldPointer& held, Afterwards& afterwards);
+  void wake_renewer_by(Duration at);
+  [[nodiscard]] Duration now() const { return options_.clock->monotonic(); }
+
+  Store& store_;
+  const ConsumerOptions options_;
+  const Handler handler_;
+  const queue::BatchLimits batch_limits_;
+
+  mutable std::mutex mutex_;  // for everything below, but for what says otherwise
+  std::condition_variable lease_;
+  std::condition_variable work_;
+  std::condition_variable commit_;
+  std::condition_variable changed_;  // for wait_idle() and stop()
+
+  std::vector<Queue> queues_;
+  std::size_t next_queue_ = 0;
+
+  std::vector<HeldPointer> held_;  // all of them
+  std::deque<HeldPointer> waiting_;
+  std::deque<HeldPointer> finished_;
+  std::vector<HeldPointer> in_handlers_;  // at most one for each worker
+  std::vector<HeldPointer> deferred_;     // seldom any
+  std::size_t gathering_ = 0;
+  double handler_seconds_ = 0;  // a moving mean
+
+  std::uint64_t idle_asked_ = 0;      // how often somebody asked whether it is idle
+  std::uint64_t idle_confirmed_ = 0;  // up to which the answer was yes
+  bool stopping_ = false;
+  bool hurrying_ = false;  // handlers were told to stop
+  bool closing_ = false;   // no handler runs any more
+  ConsumerStats stats_;
+
+  Duration renewer_wakes_at_ = Duration::max();
+  base::Alarm alarm_;                   // has its own lock
+  std::shared_ptr<void> clock_handle_;  // set at start
+  std::mutex trouble_mutex_;            // one call of on_trouble at a time
+
+  std::mutex stop_mutex_;  // one stop at a time; for the threads
+  std::vector<std::thread> workers_;
+  std::thread leaser_;
+  std::thread committer_;
+  std::thread renewer_;
+};
+
+}  // namespace strand

@@ -1,0 +1,159 @@
+#include "queue/held_lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/text.h"
+
+namespace strand::queue {
+
+namespace {
+
+// Smaller than what any store allows by default.
+constexpr std::size_t reason_bytes_max = 4000;
+
+std::size_t bytes_of(const Message& message) {
+  std::size_t bytes = message.body.size();
+  for (const Header& header : message.headers)
+    bytes += header.name.size() + header.value.size();
+  return bytes;
+}
+
+const Verdict* find(const Fates& fates, MessageId id) {
+  const auto found = std::ranges::find(fates, id, &Fates::value_type::first);
+  return found == fates.end() ? nullptr : &found->second;
+}
+
+Outcome outcome_of(MessageId id, const Verdict& verdict) {
+  Outcome outcome{.id = id};
+  switch (verdict.kind()) {
+    case Verdict::Kind::ok:
+      outcome.kind = Outcome::Kind::ack;
+      break;
+    case Verdict::Kind::retry:
+      outcome.kind = Outcome::Kind::retry;
+      outcome.delay = verdict.delay();
+      outcome.reason = fit_reason(verdict.reason());
+      break;
+    case Verdict::Kind::dead:
+      outcome.kind = Outcome::Kind::dead;
+      outcome.reason = fit_reason(verdict.reason());
+      break;
+    case Verdict::Kind::release:
+      outcome.kind = Outcome::Kind::release;
+      break;
+  }
+  return outcome;
+}
+
+Settle& settle_of(const HeldLane& held, Transaction& transaction) {
+  Settle& settle = transaction.settles.emplace_back();
+  settle.token = held.lease.token;
+  return settle;
+}
+
+// A message that is to be tried again, or was given back, stands before those behind it: they must
+// not be handled under this lease.
+bool holds_back(const Outcome& outcome) {
+  return outcome.kind == Outcome::Kind::retry || outcome.kind == Outcome::Kind::release;
+}
+
+bool ends_with(const HeldLane& held, const Settle& settle) {
+  const bool all = settle.outcomes.size() == held.lease.messages.size();
+  return all || std::ranges::any_of(settle.outcomes, holds_back);
+}
+
+}  // namespace
+
+std::span<const Message> HeldLane::hand_out(const BatchLimits& limits) {
+  STRAND_ASSERT(!lease.messages.empty(), "a lane without messages is not handed out");
+  const std::size_t messages_max =
+      std::min<std::size_t>(singly ? 1 : limits.messages, lease.messages.size());
+  std::size_t bytes = 0;
+  for (count = 0; count < messages_max; ++count) {
+    bytes += bytes_of(lease.messages[count]);
+    if (count > 0 && bytes > limits.bytes) break;
+  }
+  return std::span(lease.messages).first(count);
+}
+
+void HeldLane::drop_settled() {
+  if (commit.settles.empty()) return;
+  const auto& outcomes = commit.settles.front().outcomes;
+  const auto first = lease.messages.begin();
+  // Usually those that were handed out, in their order.
+  const bool in_order = std::ranges::equal(
+      std::span(lease.messages).first(std::min(outcomes.size(), lease.messages.size())), outcomes,
+      {}, &Message::id, &Outcome::id);
+  if (in_order) {
+    lease.messages.erase(first, first + static_cast<std::ptrdiff_t>(outcomes.size()));
+    return;
+  }
+  std::erase_if(lease.messages, [&](const Message& message) {
+    return std::ranges::find(outcomes, message.id, &Outcome::id) != outcomes.end();
+  });
+}
+
+Transaction commit_of(const HeldLane& held, std::span<const Message> messages, const Fates& fates,
+                      Transaction rest, bool& ends) {
+  rest.settles.clear();
+  Settle& settle = settle_of(held, rest);
+  settle.outcomes.reserve(messages.size());
+  const Verdict ok = Verdict::ok();
+  for (const Message& message : messages) {
+    const Verdict* fate = find(fates, message.id);
+    settle.outcomes.push_back(outcome_of(message.id, fate ? *fate : ok));
+  }
+  ends = ends_with(held, settle);
+  settle.then = ends ? Settle::Then::end : Settle::Then::keep;
+  return rest;
+}
+
+AfterFailure settle_failure(HeldLane& held, std::span<const Message> messages, const Fates& fates,
+                            const Verdict& verdict) {
+  held.commit = {};
+  Settle& settle = settle_of(held, held.commit);
+  std::vector<MessageId> undecided;
+  for (const Message& message : messages) {
+    const Verdict* fate = find(fates, message.id);
+    if (fate != nullptr && fate->kind() != Verdict::Kind::ok) {
+      settle.outcomes.push_back(outcome_of(message.id, *fate));
+    } else {
+      undecided.push_back(message.id);
+    }
+  }
+  AfterFailure after;
+  // Given back: whichever message it was.
+  const bool all_alike = verdict.kind() == Verdict::Kind::release || undecided.size() == 1;
+  if (all_alike) {
+    for (const MessageId id : undecided)
+      settle.outcomes.push_back(outcome_of(id, verdict));
+  }
+  after.commit = !settle.outcomes.empty();
+  held.ends = after.commit && ends_with(held, settle);
+  after.ask_again = !all_alike && !held.ends;
+  held.singly = held.singly || after.ask_again;
+  settle.then = held.ends ? Settle::Then::end : Settle::Then::keep;
+  return after;
+}
+
+Transaction release_of(const HeldLane& held) {
+  Transaction transaction;
+  transaction.durability = Durability::async;
+  settle_of(held, transaction);
+  return transaction;
+}
+
+std::string fit_reason(std::string_view text) {
+  if (text.size() <= reason_bytes_max) return std::string(text);
+  std::size_t end = reason_bytes_max;
+  const auto continues = [&](std::size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U;
+  };
+  while (end > 0 && continues(end))
+    --end;
+  return std::string(text.substr(0, end));
+}
+
+}  // namespace strand::queue

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <strand/consumer.h>
+
+namespace strand::queue {
+
+// What a handler has decided about single messages.
+using Fates = std::vector<std::pair<MessageId, Verdict>>;
+
+// What may be handed to a handler at once.
+struct BatchLimits {
+  std::uint32_t messages = 100;
+  std::size_t bytes = std::size_t{4} << 20U;
+};
+
+// One lane in a consumer's hands, from its lease to the commit that ends it.
+//
+// Threads: none of its own; belongs to one thread at a time, which the loop sees to. Times are
+// those
+//          of the consumer's clock.
+struct HeldLane {
+  enum class Stage : std::uint8_t {
+    gathering,   // waits for more messages
+    waiting,     // for a worker
+    deferred,    // for an earlier handler of the same lane, which has lost its lease, to return
+    running,     // in a handler
+    committing,  // handled, to be written
+  };
+
+  std::size_t place = 0;  // among all that the loop holds
+  Lease lease;
+  Duration length{0};  // of the lease
+  Stage stage = Stage::waiting;
+
+  bool singly = false;    // its messages are handed out one at a time
+  std::size_t count = 0;  // of the first messages: those handed out last
+
+  std::stop_source stop{std::nostopstate};  // of the handler that runs
+  Duration renew_at{0};
+  bool renewed = true;                    // goes on being renewed
+  std::optional<Duration> stop_at = {};   // the handler's time is over
+  std::optional<Duration> ready_at = {};  // gathering: its window has passed
+  bool poked = false;                     // gathering: more may have come
+  Watch watch;                            // gathering
+
+  Transaction commit;
+  bool ends = true;            // the commit ends the lease
+  std::uint32_t refusals = 0;  // of commits, one after the other
+
+  // Two leases of one lane. Unkeyed messages have no lane to share.
+  [[nodiscard]] bool same_lane(const HeldLane& other) const {
+    return lease.key && lease.key == other.lease.key && lease.queue == other.lease.queue;
+  }
+
+  // The messages for the next handler call, in order; at least one if any are left.
+  std::span<const Message> hand_out(const BatchLimits& limits);
+  // What the last commit settled is not handed out again.
+  void drop_settled();
+};
+using HeldPointer = std::shared_ptr<HeldLane>;
+
+// Settles everything by the fates that the handler decided; the others are acked. The lease goes on
+// if more messages are left.
+Transaction commit_of(const HeldLane& held, std::span<const Message> messages, const Fates& fates,
+                      Transaction rest, bool& ends);
+
+// What follows from a verdict that is not ok.
+struct AfterFailure {
+  bool commit = false;     // held.commit has something to write
+  bool ask_again = false;  // what is left is to be handed out one at a time
+};
+AfterFailure settle_failure(HeldLane& held, std::span<const Message> messages, const Fates& fates,
+                            const Verdict& verdict);
+
+// Ends a lease and settles nothing: what it carries is released, charged nothing.
+Transaction release_of(const HeldLane& held);
+
+// Text that a store takes as a reason: what is too long is cut.
+std::string fit_reason(std::string_view text);
+
+}  // namespace strand::queue
