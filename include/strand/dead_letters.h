@@ -35,9 +35,10 @@ class DeadLetters {
   // Back to their lane, in their old places, with no attempts charged; or to another queue, as new
   // messages, in the order of their lane. Nothing redrives by itself: a message that keeps failing
   // is dead again after its attempts, and stays so. Returns how many.
-  Result<std::uint64_t> redrive(std::vector<MessageId> ids, std::optional<std::string> to = {});
-  Result<std::uint64_t> redrive_all(std::optional<std::string> to = {});
-  Result<std::uint64_t> drop(std::vector<MessageId> ids);
+  Result<std::uint64_t> redrive(const std::vector<MessageId>& ids,
+                                const std::optional<std::string>& to = {});
+  Result<std::uint64_t> redrive_all(const std::optional<std::string>& to = {});
+  Result<std::uint64_t> drop(const std::vector<MessageId>& ids);
   Result<std::uint64_t> drop_all();
 
   // Those that have failed and will be tried again, each with the time (`retry_at`) and the last

@@ -83,7 +83,7 @@ class Topics {
 
   // Calls back for each message published to a matching topic from now on (or since `from`, if
   // retained) until the Tail is destroyed, from a thread of its own: those of one key in order, and
-  // of the others the most urgent first. It must not throw.
+  // of the others the most urgent first. If it throws, it gets the messages again a second later.
   //
   // For people who look on, not for work: what has waited for a minute is dropped, and a callback
   // that is too slow sees a message again. A process that is killed leaves its subscription behind,

@@ -50,8 +50,7 @@ class Tree {
   using Problem = std::optional<std::string_view>;
 
   Tree() = default;
-  Tree(Tree&&) = default;  // once it is complete
-  Tree& operator=(Tree&&) = default;
+  Tree(Tree&&) noexcept = default;  // once it is complete
 
   Problem name(std::string_view name) {
     if (open_.empty() || !open_.back()->is_object()) return "a name outside of an object";

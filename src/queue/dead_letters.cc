@@ -76,8 +76,8 @@ Result<Page<PeekedMessage>> DeadLetters::in_backoff(std::optional<MessageId> aft
 
 // --- Redrive and drop ---
 
-Result<std::uint64_t> DeadLetters::redrive(std::vector<MessageId> ids,
-                                           std::optional<std::string> to) {
+Result<std::uint64_t> DeadLetters::redrive(const std::vector<MessageId>& ids,
+                                           const std::optional<std::string>& to) {
   if (!to || *to == queue_)
     return apply_in_slices({ids.begin(), ids.end()}, redriving(to), IfGone::fail);
   auto items = find(ids);
@@ -85,13 +85,13 @@ Result<std::uint64_t> DeadLetters::redrive(std::vector<MessageId> ids,
   return apply_in_slices(*items, redriving(to), IfGone::fail);
 }
 
-Result<std::uint64_t> DeadLetters::redrive_all(std::optional<std::string> to) {
+Result<std::uint64_t> DeadLetters::redrive_all(const std::optional<std::string>& to) {
   auto items = find_all();
   if (!items) return std::unexpected(std::move(items.error()));
   return apply_in_slices(*items, redriving(to), IfGone::pass_over);
 }
 
-Result<std::uint64_t> DeadLetters::drop(std::vector<MessageId> ids) {
+Result<std::uint64_t> DeadLetters::drop(const std::vector<MessageId>& ids) {
   return apply_in_slices({ids.begin(), ids.end()}, dropping(), IfGone::fail);
 }
 

@@ -27,10 +27,13 @@ std::string fresh_name() {
   return fmt::format("{}{:08x}{:08x}", prefix, std::uint32_t{device()}, std::uint32_t{device()});
 }
 
-// A message that is lost with its lease is shown again, until its minute is over: it never becomes
-// a dead letter, and never holds up its lane.
+// A message that is lost with its lease, or whose callback throws, is shown again, until its minute
+// is over: it never becomes a dead letter.
 QueueSettings settings() {
-  return {.max_attempts = 0, .backoff = {}, .ttl = kept, .on_expired = OnExpired::drop};
+  return {.max_attempts = 0,
+          .backoff = {std::chrono::seconds{1}},
+          .ttl = kept,
+          .on_expired = OnExpired::drop};
 }
 
 Result<void> administer(Store& store, Administration operation) {

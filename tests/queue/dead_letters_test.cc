@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <strand/dead_letters.h>
 
 #include "queue/fixture.h"
+#include "queue/hooked_store.h"
 
 namespace strand::queue {
 namespace {
@@ -169,6 +171,39 @@ TEST_P(QueueLibrary, More_than_a_thousand_dead_letters_are_redriven_and_dropped)
   EXPECT_EQ(Answer(dead.drop_all()).value(), count);
   EXPECT_EQ(stats("orders").dropped, count);
   EXPECT_EQ(Answer(dead.drop_all()).value(), 0U);
+}
+
+// Somebody drops one after the list was made: the others are redriven.
+TEST_P(QueueLibrary, Redriving_all_passes_over_those_that_others_end_meanwhile) {
+  const Ids made = kill("orders", {"a", "b", "c"}, "k");
+  HookedStore hooked(store());
+  bool first = true;
+  hooked.before_apply = [&](std::span<const Transaction>) -> std::optional<Error> {
+    if (std::exchange(first, false)) {
+      EXPECT_TRUE(Answer(DeadLetters(store(), "orders").drop({made[1]})));
+    }
+    return std::nullopt;
+  };
+  EXPECT_EQ(Answer(DeadLetters(hooked, "orders").redrive_all()).value(), 2U);
+  EXPECT_EQ(bodies(lease_one("orders")), (Bodies{"a", "c"}));
+}
+
+// What was done before a failure is done, and the error says so.
+TEST_P(QueueLibrary, A_failure_says_how_many_were_redriven_before_it) {
+  const Bytes large(1'000'000, 'x');
+  for (int i = 0; i < 6; ++i)
+    kill("orders", {large}, "k");
+  HookedStore hooked(store());
+  int calls = 0;
+  hooked.before_apply = [&](std::span<const Transaction>) -> std::optional<Error> {
+    if (++calls == 1) return std::nullopt;
+    return Error{.code = Errc::store_full, .message = "the disk is full"};
+  };
+  const Error error = Answer(DeadLetters(hooked, "orders").redrive_all("again")).error();
+  EXPECT_EQ(error.code, Errc::store_full);
+  EXPECT_EQ(error.message, "the disk is full (4 done before it)");
+  EXPECT_EQ(stats("again").ready, 4U);
+  EXPECT_EQ(stats("orders").dead, 2U);
 }
 
 // Two people press the same button: each letter is redriven once, and neither of them is told off.
