@@ -94,6 +94,8 @@ std::uint64_t Engine::State::empty_queue(Queue& queue) {
   for (const auto& [key, lane] : queue.lanes) {
     if (lane->lease != nullptr) leases.push_back(lane->lease);
   }
+  const auto& told = queue.settings.dead_notice_to;
+  if (told && told->queue == queue.name) queue.settings.dead_notice_to.reset();
   for (MessageNode& message : queue.messages) {
     if (message.lane == nullptr && message.lease != nullptr) leases.push_back(message.lease);
     // A notice into the queue that goes would have no place to go to.
