@@ -423,5 +423,23 @@ TEST_P(StoreConformance, A_queue_that_is_removed_does_not_tell_itself) {
   EXPECT_FALSE(has_queue("orders"));
 }
 
+// A notice that has no place to go to is not sent somewhere else instead.
+// Rules: S22 Notices
+TEST_P(StoreConformance, A_message_that_tells_the_queue_that_is_removed_does_not_tell_another) {
+  QueueSettings settings = telling("alarms");
+  settings.on_expired = OnExpired::dead;
+  configure("orders", settings);
+  SendOptions options;
+  options.ttl = 1s;
+  options.dead_notice_to = Address{"orders", std::nullopt};
+  enqueue("orders", unkeyed, "a", options);
+  options.dead_notice_to.reset();
+  enqueue("orders", unkeyed, "b", options);
+  ASSERT_THAT(lease_all("orders", 1h), SizeIs(2));
+  clock().advance(1s);
+  ASSERT_TRUE(admin(RemoveQueue{"orders", true}));
+  EXPECT_EQ(stats("alarms").accepted, 1U) << "of the second alone";
+}
+
 }  // namespace
 }  // namespace strand::conformance

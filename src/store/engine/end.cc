@@ -132,6 +132,7 @@ void Engine::State::send_notice(const MessageNode& message, End how, std::string
   const bool for_queue = how == End::dead && of_queue && told_of;
   if (!asked_for && !for_queue) return;
   const Address address = asked_for ? *message.extras->dead_notice_to : *of_queue;
+  if (removing_ != nullptr && removing_->name == address.queue) return;
   Content content;
   content.key = address.key;
   if (asked_for) content.headers = message.extras->headers;

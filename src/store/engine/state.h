@@ -383,6 +383,7 @@ class Engine::State {
   bool loading_ = false;
   std::optional<Time> loading_turn_;
   boost::unordered_flat_map<std::uint64_t, MessageNode*> loaded_;
+  const Queue* removing_ = nullptr;  // a notice into it would have no place to go to
   // Why the lane that is being settled has to be parked when its lease has ended.
   std::optional<std::string> park_wanted_;
 
