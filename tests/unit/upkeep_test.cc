@@ -225,7 +225,9 @@ TEST_F(Upkeep, A_slice_that_cannot_be_written_is_not_lost) {
   clock().advance(1h);
   ASSERT_TRUE(disk().writes().reaches(writes + 1));
   disk().fail_next_write(Fault::before);
+  const std::size_t reopens = disk().reopens();
   disk().release_writes();
+  ASSERT_TRUE(disk().reopening().reaches(reopens + 1));
   EXPECT_TRUE(store().apply(send("orders", "a")));
   const QueueStats stats = counts("short-lived");
   EXPECT_EQ(stats.expired, many);
