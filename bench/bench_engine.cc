@@ -26,29 +26,15 @@
 
 #include <strand/strand.h>
 
+#include "figures.h"
 #include "store/engine/engine.h"
 
 namespace {
 
 using namespace strand;
-using Steady = std::chrono::steady_clock;
+using namespace strand::bench;
 
 constexpr std::size_t body_bytes = 100;
-
-[[noreturn]] void give_up(std::string_view what, const Error& error) {
-  fmt::print(stderr, "bench_engine: {}: {}\n", what, error.message);
-  std::exit(1);
-}
-
-template <class T>
-T value(std::string_view what, Result<T> result) {
-  if (!result) give_up(what, result.error());
-  return std::move(*result);
-}
-
-double seconds_since(Steady::time_point start) {
-  return std::chrono::duration<double>(Steady::now() - start).count();
-}
 
 // Time that this thread had a core. The engine neither waits nor shares, so this is what it costs
 // whatever else the machine does.
@@ -175,12 +161,6 @@ void lease_and_release(Store& store, std::string_view not_counted, int leases,
   }
 }
 
-double median(std::vector<double>& times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::ranges::nth_element(times, middle);
-  return *middle;
-}
-
 struct Comparison {
   double small_us = 0;
   double large_us = 0;
@@ -277,13 +257,9 @@ int main(int argc, char** argv) {
   const auto wanted = [&](std::string_view name) {
     return options.only.empty() || options.only == name;
   };
-  std::vector<std::pair<std::string, double>> figures;
+  Figures figures(options.json);
   const auto report = [&](std::string_view key, double figure, std::string_view text) {
-    figures.emplace_back(key, figure);
-    if (!options.json) {
-      fmt::print("{:<58}{:>14.2f}\n", text, figure);
-      std::fflush(stdout);
-    }
+    figures.report(key, figure, text);
   };
   // Memory first: a process that has used memory before gives some of it to its children.
   if (wanted("memory")) {
@@ -306,12 +282,6 @@ int main(int argc, char** argv) {
     report("lease_us_hot_key", result.large_us, "lease beside a key with 1,000,000, us");
     report("lease_hot_key_ratio", result.ratio, "ratio (<= 1.2)");
   }
-  if (options.json) {
-    std::string line;
-    for (const auto& [key, figure] : figures) {
-      line += fmt::format("{}\"{}\":{:.3f}", line.empty() ? "" : ",", key, figure);
-    }
-    fmt::print("{{{}}}\n", line);
-  }
+  figures.finish();
   return 0;
 }

@@ -119,8 +119,8 @@ struct DeadLetter : Message {
   friend bool operator==(const DeadLetter&, const DeadLetter&) = default;
 };
 
-// The headers of a notice sent to `dead_notice_to`: it carries the ended message's own headers
-// and these, and an empty body.
+// The headers of a notice: it carries these and an empty body. One that the message itself asked
+// for by `dead_notice_to` carries the ended message's own headers in front of them.
 inline constexpr std::string_view notice_id_header = "strand-notice-id";
 inline constexpr std::string_view notice_queue_header = "strand-notice-queue";
 inline constexpr std::string_view notice_name_header = "strand-notice-name";

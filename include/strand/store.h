@@ -207,7 +207,8 @@ class Store {
   // overlap, come from a thread of the store, and hold no lock; none comes after ~Watch returns.
   [[nodiscard]] virtual Watch watch(WatchTarget target, std::function<void()> callback) = 0;
 
-  // Store time.
+  // Store time. While much is due at once, calls may be made at a slightly earlier time than this:
+  // that of what has been applied.
   [[nodiscard]] virtual Time now() = 0;
 
   // An instance that does not exist, or an execution that was removed, is `not_found`.

@@ -127,8 +127,15 @@ json::object to_json(const QueueSettings& settings) {
   json::array backoff;
   for (const Duration step : settings.backoff)
     backoff.push_back(step.count());
+  json::value notice_to = nullptr;
+  if (settings.dead_notice_to) {
+    json::object address{{"queue", settings.dead_notice_to->queue}};
+    put_optional(address, "key", settings.dead_notice_to->key);
+    notice_to = std::move(address);
+  }
   return {{"max_attempts", settings.max_attempts},
           {"backoff_ms", std::move(backoff)},
+          {"backoff_jitter_percent", settings.backoff_jitter_percent},
           {"retry_policy", name_of(settings.retry_policy)},
           {"on_exhausted", name_of(settings.on_exhausted)},
           {"ttl_ms", to_json(settings.ttl)},
@@ -136,7 +143,8 @@ json::object to_json(const QueueSettings& settings) {
           {"dedup_window_ms", settings.dedup_window.count()},
           {"lease_ms", settings.lease.count()},
           {"starvation_after_ms", settings.starvation_after.count()},
-          {"max_length", settings.max_length}};
+          {"max_length", settings.max_length},
+          {"dead_notice_to", std::move(notice_to)}};
 }
 
 json::object to_json(const QueueStats& stats) {

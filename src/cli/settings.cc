@@ -117,9 +117,43 @@ constexpr Entry entry(std::string_view name) {
       [](const QueueSettings& settings) { return show(settings.*Member); }};
 }
 
-constexpr std::array<Entry, 10> entries = {
+// An address is two settings, because the name of a queue may contain whatever would part it from a
+// key. A key alone makes an address that no store takes, which is said when it is tried.
+constexpr Entry notice_queue_entry = {
+    "dead_notice_to",
+    [](QueueSettings& settings, std::string_view text) -> Result<void> {
+      if (text == "none") {
+        settings.dead_notice_to.reset();
+        return {};
+      }
+      if (!settings.dead_notice_to) settings.dead_notice_to.emplace();
+      settings.dead_notice_to->queue = std::string(text);
+      return {};
+    },
+    [](const QueueSettings& settings) {
+      return settings.dead_notice_to ? settings.dead_notice_to->queue : std::string("none");
+    }};
+
+constexpr Entry notice_key_entry = {
+    "dead_notice_key",
+    [](QueueSettings& settings, std::string_view text) -> Result<void> {
+      if (text == "none") {
+        if (settings.dead_notice_to) settings.dead_notice_to->key.reset();
+        return {};
+      }
+      if (!settings.dead_notice_to) settings.dead_notice_to.emplace();
+      settings.dead_notice_to->key = std::string(text);
+      return {};
+    },
+    [](const QueueSettings& settings) {
+      const auto& address = settings.dead_notice_to;
+      return address && address->key ? *address->key : std::string("none");
+    }};
+
+constexpr std::array<Entry, 13> entries = {
     entry<&QueueSettings::max_attempts>("max_attempts"),
     entry<&QueueSettings::backoff>("backoff"),
+    entry<&QueueSettings::backoff_jitter_percent>("backoff_jitter_percent"),
     entry<&QueueSettings::retry_policy>("retry_policy"),
     entry<&QueueSettings::on_exhausted>("on_exhausted"),
     entry<&QueueSettings::ttl>("ttl"),
@@ -128,6 +162,8 @@ constexpr std::array<Entry, 10> entries = {
     entry<&QueueSettings::lease>("lease"),
     entry<&QueueSettings::starvation_after>("starvation_after"),
     entry<&QueueSettings::max_length>("max_length"),
+    notice_queue_entry,
+    notice_key_entry,
 };
 
 }  // namespace

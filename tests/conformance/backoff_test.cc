@@ -1,4 +1,9 @@
 // S9: how often and when a failed message is tried again, and what happens when it is exhausted.
+
+#include <cstdint>
+#include <set>
+#include <string>
+
 #include "conformance/suite.h"
 
 namespace strand::conformance {
@@ -68,6 +73,54 @@ TEST_P(StoreConformance, An_empty_backoff_is_no_wait) {
   ASSERT_TRUE(retry(lease_one("orders")));
 
   EXPECT_EQ(bodies(lease_one("orders")), Bodies{"a"});
+}
+
+// A thousand messages that a broken neighbour made fail must not come back in the same instant. The
+// formula is in settings.h: stores agree on it, and so can whoever wants to know beforehand.
+// Rules: S9
+TEST_P(StoreConformance, Jitter_lengthens_the_backoff_by_message_and_attempt) {
+  const auto wait = [](MessageId id, std::uint32_t attempts, std::int64_t step_ms) {
+    std::uint64_t x = static_cast<std::uint64_t>(id) * 0x9E3779B97F4A7C15U + attempts;
+    x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+    x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+    x = x ^ (x >> 31U);
+    return Duration{step_ms + (step_ms * 40 * static_cast<std::int64_t>(x % 1001) / 100'000)};
+  };
+  QueueSettings settings = attempts(3);
+  settings.backoff = {10s, 1h};
+  settings.backoff_jitter_percent = 40;
+  configure("orders", settings);
+  std::set<Duration> waits;
+  for (int i = 0; i < 20; ++i) {
+    const MessageId id = enqueue("orders", unkeyed, std::to_string(i));
+    ASSERT_TRUE(retry(lease_one("orders")));
+    const auto peeked = peek_one("orders", std::to_string(i));
+    ASSERT_TRUE(peeked.retry_at);
+    EXPECT_EQ(*peeked.retry_at - now(), wait(id, 1, 10'000));
+    waits.insert(*peeked.retry_at - now());
+  }
+  EXPECT_GE(waits.size(), 10U) << "they differ";
+  EXPECT_GE(*waits.begin(), 10s);
+  EXPECT_LE(*waits.rbegin(), 14s);
+
+  clock().advance(14s);
+  const Lease again = lease_one("orders");
+  ASSERT_TRUE(retry(again));
+  const auto peeked = peek("orders", MessageState::backoff);
+  ASSERT_THAT(peeked, SizeIs(1));
+  EXPECT_EQ(*peeked[0].retry_at - now(), wait(again.messages.at(0).id, 2, 3'600'000));
+}
+
+// Who names a delay means it.
+// Rules: S8 S9
+TEST_P(StoreConformance, Jitter_leaves_an_explicit_delay_alone) {
+  QueueSettings settings = attempts(3);
+  settings.backoff = {10s};
+  settings.backoff_jitter_percent = 100;
+  configure("orders", settings);
+  enqueue("orders", key("cust-7"), "a");
+  ASSERT_TRUE(retry(lease_one("orders"), 10s));
+  EXPECT_EQ(peek_one("orders", "a").retry_at, now() + 10s);
 }
 
 // There must be no moment at which a message is neither waiting nor dead.

@@ -123,6 +123,11 @@ TEST_P(StoreConformance, Empty_keys_names_and_ids_are_refused) {
   expect_refused(store(),
                  together(send("orders", unkeyed, "a", {.dead_notice_to = Address{"q", ""}})),
                  invalid_argument);
+  for (const Address& nowhere : {Address{"", std::nullopt}, Address{"q", ""}}) {
+    QueueSettings settings;
+    settings.dead_notice_to = nowhere;
+    expect_refused(store(), together(ConfigureQueue{"orders", settings}), invalid_argument);
+  }
   expect_refused(store(), together(send("orders", unkeyed, "a", {.headers = {{"", "v"}}})),
                  invalid_argument);
   expect_refused(store(), together(write("", "k", "v")), invalid_argument);
@@ -244,8 +249,9 @@ TEST_P(StoreConformance, Settings_out_of_range_are_refused) {
     settings[3].lease = bad;
     settings[4].starvation_after = bad;
   }
-  wrong.resize(wrong.size() + 5);
-  QueueSettings* settings = &wrong[wrong.size() - 5];
+  wrong.resize(wrong.size() + 6);
+  QueueSettings* settings = &wrong[wrong.size() - 6];
+  settings[5].backoff_jitter_percent = 101;
   settings[0].backoff = std::vector<Duration>(Limits{}.backoff_steps_max + 1, 1s);
   settings[1].lease = Duration{0};
   settings[2].retry_policy = static_cast<RetryPolicy>(2);

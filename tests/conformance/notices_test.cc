@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "conformance/parts.h"
@@ -270,6 +271,174 @@ TEST_P(StoreConformance, The_notices_of_a_purge_come_in_the_order_of_its_message
   }
   const auto text = [](MessageId id) { return std::to_string(static_cast<std::uint64_t>(id)); };
   EXPECT_EQ(ended, (std::vector{text(delayed), text(low), text(urgent)}));
+}
+
+// --- A queue that tells of its dead letters ---
+
+QueueSettings telling(std::string queue, std::optional<std::string> key = {}) {
+  QueueSettings settings;
+  settings.max_attempts = 1;
+  settings.dead_notice_to = Address{std::move(queue), std::move(key)};
+  return settings;
+}
+
+// Whoever runs the queue wants to know, whatever the senders thought of.
+// Rules: S10 Notices
+TEST_P(StoreConformance, A_queue_tells_of_each_of_its_dead_letters) {
+  configure("orders", telling("alarms", "on-call"));
+  SendOptions options;
+  options.headers = {{"trace", "t-1"}};
+  options.name = "charge";
+  const MessageId id = enqueue("orders", key("cust-7"), "a", options);
+  EXPECT_FALSE(has_queue("alarms"));
+  ASSERT_TRUE(dead(lease_one("orders"), "card refused"));
+
+  const Lease lease = lease_key("alarms", "on-call");
+  ASSERT_THAT(lease.messages, SizeIs(1));
+  const Message& notice = lease.messages[0];
+  EXPECT_EQ(notice.body, "");
+  EXPECT_EQ(header(notice, notice_id_header), std::to_string(static_cast<std::uint64_t>(id)));
+  EXPECT_EQ(header(notice, notice_queue_header), "orders");
+  EXPECT_EQ(header(notice, notice_name_header), "charge");
+  EXPECT_EQ(header(notice, notice_end_header), "dead");
+  EXPECT_EQ(header(notice, notice_reason_header), "card refused");
+  EXPECT_THAT(header_values(notice, "trace"), IsEmpty()) << "they are with the dead letter";
+}
+
+// Whatever made it one, the dead letter is there and somebody must look.
+// Rules: S6 S9 S11 S15 Notices
+TEST_P(StoreConformance, A_queue_tells_of_dead_letters_whatever_made_them) {
+  QueueSettings settings = telling("alarms", "on-call");
+  settings.on_expired = OnExpired::dead;
+  settings.max_length = 2;
+  configure("orders", settings);
+  ASSERT_TRUE(admin(Subscribe{"orders", "orders.#", std::nullopt}));
+  const auto publish = [] {
+    Transaction transaction;
+    transaction.publishes.emplace_back().topic = "orders.new";
+    return transaction;
+  };
+  enqueue("orders", unkeyed, "retried");
+  ASSERT_TRUE(retry(lease_one("orders"), {}, "the only try"));
+  enqueue("orders", unkeyed, "held too long");
+  lease_one("orders", 1s);
+  clock().advance(1s);
+  SendOptions options;
+  options.ttl = 1s;
+  enqueue("orders", unkeyed, "too late", options);
+  clock().advance(1s);
+  ASSERT_TRUE(apply(publish()));
+  ASSERT_TRUE(apply(publish()));
+  ASSERT_TRUE(apply(publish()));
+
+  std::vector<std::string> reasons;
+  for (const Message& notice : lease_key("alarms", "on-call").messages)
+    reasons.push_back(header(notice, notice_reason_header));
+  EXPECT_EQ(reasons,
+            (std::vector<std::string>{"the only try", "lease expired", "expired", "queue full"}));
+  EXPECT_EQ(stats("orders").dead, 4U);
+}
+
+// Only what needs a person: the rest has ended as somebody wished.
+// Rules: S10 S11 S22 Notices
+TEST_P(StoreConformance, A_queue_does_not_tell_of_messages_that_leave_no_dead_letter) {
+  configure("orders", telling("alarms"));
+  SendOptions options;
+  options.name = "cancelled";
+  enqueue("orders", unkeyed, "a", options);
+  ASSERT_TRUE(cancel("orders", "cancelled"));
+  options = {};
+  options.ttl = 1s;
+  enqueue("orders", unkeyed, "b", options);
+  clock().advance(1s);
+  enqueue("orders", unkeyed, "c");
+  purge("orders");
+  enqueue("orders", unkeyed, "d");
+  ASSERT_EQ(drain("orders"), Bodies{"d"});
+  EXPECT_EQ(stats("orders").live(), 0U);
+  EXPECT_FALSE(has_queue("alarms"));
+}
+
+// One end, one notice: the sender knows better whom it concerns.
+// Rules: S10 Notices
+TEST_P(StoreConformance, A_message_that_names_whom_to_tell_goes_before_its_queue) {
+  configure("activities", telling("alarms"));
+  SendOptions options = noticed();
+  options.headers = {{"trace", "t-1"}};
+  enqueue("activities", unkeyed, "a", options);
+  ASSERT_TRUE(dead(lease_one("activities")));
+  EXPECT_FALSE(has_queue("alarms"));
+  const Lease lease = lease_key("workflow", "order-7");
+  EXPECT_EQ(header(lease.messages.at(0), "trace"), "t-1");
+}
+
+// Two queues that tell each other, or one that tells itself, would never come to rest.
+// Rules: S10 Notices
+TEST_P(StoreConformance, No_queue_tells_of_a_notice) {
+  configure("a", telling("b"));
+  configure("b", telling("a"));
+  configure("itself", telling("itself"));
+  enqueue("a", unkeyed, "x");
+  enqueue("itself", unkeyed, "y");
+  ASSERT_TRUE(dead(lease_one("a")));
+  ASSERT_TRUE(dead(lease_one("itself")));
+  reopen();  // it must be known by then as well
+  ASSERT_TRUE(dead(lease_one("b"), "the notice"));
+  ASSERT_TRUE(dead(lease_one("itself"), "the notice"));
+  EXPECT_EQ(stats("a").accepted, 1U);
+  EXPECT_EQ(stats("itself").accepted, 2U);
+
+  // A notice that comes back from the dead letters, or goes elsewhere from there, is still one.
+  redrive("itself", {dead_letters("itself").back().id});
+  redrive("b", {dead_letters("b").back().id}, "a");
+  ASSERT_TRUE(dead(lease_one("itself"), "again"));
+  ASSERT_TRUE(dead(lease_one("a"), "again"));
+  EXPECT_EQ(stats("itself").accepted, 2U);
+  EXPECT_EQ(stats("b").accepted, 1U);
+  EXPECT_EQ(stats("b").live(), 0U);
+}
+
+// It is the dead letter that may not go unnoticed, and there is no sender to refuse.
+// Rules: S10 S19 Notices
+TEST_P(StoreConformance, A_full_queue_takes_the_notice_of_a_dead_letter) {
+  configure("orders", telling("alarms"));
+  configure("alarms", {.ttl = {}, .max_length = 1});
+  enqueue("alarms", unkeyed, "full");
+  enqueue("orders", unkeyed, "a");
+  ASSERT_TRUE(dead(lease_one("orders")));
+  EXPECT_EQ(stats("alarms").ready, 2U);
+}
+
+// Rules: S22 Notices
+TEST_P(StoreConformance, A_queue_that_is_removed_does_not_tell_itself) {
+  QueueSettings settings = telling("orders");
+  settings.on_expired = OnExpired::dead;
+  configure("orders", settings);
+  SendOptions options;
+  options.ttl = 1s;
+  enqueue("orders", unkeyed, "a", options);
+  lease_one("orders", 1h);
+  clock().advance(1s);
+  ASSERT_TRUE(admin(RemoveQueue{"orders", true}));
+  EXPECT_FALSE(has_queue("orders"));
+}
+
+// A notice that has no place to go to is not sent somewhere else instead.
+// Rules: S22 Notices
+TEST_P(StoreConformance, A_message_that_tells_the_queue_that_is_removed_does_not_tell_another) {
+  QueueSettings settings = telling("alarms");
+  settings.on_expired = OnExpired::dead;
+  configure("orders", settings);
+  SendOptions options;
+  options.ttl = 1s;
+  options.dead_notice_to = Address{"orders", std::nullopt};
+  enqueue("orders", unkeyed, "a", options);
+  options.dead_notice_to.reset();
+  enqueue("orders", unkeyed, "b", options);
+  ASSERT_THAT(lease_all("orders", 1h), SizeIs(2));
+  clock().advance(1s);
+  ASSERT_TRUE(admin(RemoveQueue{"orders", true}));
+  EXPECT_EQ(stats("alarms").accepted, 1U) << "of the second alone";
 }
 
 }  // namespace

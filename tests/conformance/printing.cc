@@ -108,7 +108,8 @@ void PrintTo(const QueueInfo& info, std::ostream* out) {
        << s.max_attempts << ", backoff [";
   for (const Duration step : s.backoff)
     *out << " " << format_duration(step);
-  *out << " ], " << (s.retry_policy == RetryPolicy::block ? "block" : "skip") << ", "
+  *out << " ], jitter " << s.backoff_jitter_percent << ", "
+       << (s.retry_policy == RetryPolicy::block ? "block" : "skip") << ", "
        << (s.on_exhausted == OnExhausted::dead ? "dead" : "park") << ", ttl "
        << (s.ttl ? format_duration(*s.ttl) : "none") << ", expired "
        << (s.on_expired == OnExpired::drop ? "drop" : "dead") << ", dedup "

@@ -20,15 +20,18 @@ boost::json::object stats(const boost::json::object& queue) {
 }
 
 TEST_F(Program, Every_setting_of_a_queue_can_be_set_and_is_shown) {
-  const auto set = json({"queue", "set", "orders", "max_attempts=7", "backoff=1s,1m30s",
-                         "retry_policy=skip", "on_exhausted=park", "ttl=1d", "on_expired=dead",
-                         "dedup_window=10m", "lease=5s", "starvation_after=1h", "max_length=99"});
+  const auto set =
+      json({"queue", "set", "orders", "max_attempts=7", "backoff=1s,1m30s", "retry_policy=skip",
+            "on_exhausted=park", "ttl=1d", "on_expired=dead", "dedup_window=10m", "lease=5s",
+            "starvation_after=1h", "max_length=99", "backoff_jitter_percent=20",
+            "dead_notice_to=alarms", "dead_notice_key=k"});
   EXPECT_THAT(names_of(set), ElementsAre("name", "paused", "stats", "settings"));
   EXPECT_EQ(boost::json::serialize(set.at("settings")),
-            R"({"max_attempts":7,"backoff_ms":[1000,90000],"retry_policy":"skip",)"
+            R"({"max_attempts":7,"backoff_ms":[1000,90000],"backoff_jitter_percent":20,)"
+            R"("retry_policy":"skip",)"
             R"("on_exhausted":"park","ttl_ms":86400000,"on_expired":"dead",)"
             R"("dedup_window_ms":600000,"lease_ms":5000,"starvation_after_ms":3600000,)"
-            R"("max_length":99})");
+            R"("max_length":99,"dead_notice_to":{"queue":"alarms","key":"k"}})");
   // Those that are not named stay; what `show` prints, `set` reads.
   const std::string shown = ok({"queue", "set", "orders", "backoff=none", "ttl=none"});
   EXPECT_THAT(shown, HasSubstr("\nlease=5s\n"));

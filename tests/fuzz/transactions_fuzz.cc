@@ -257,6 +257,9 @@ class Run {
     QueueSettings settings;
     settings.max_attempts = static_cast<std::uint32_t>(draw_.number());
     settings.backoff = {draw_.duration()};
+    settings.backoff_jitter_percent = static_cast<std::uint32_t>(draw_.number() % 102);
+    settings.dead_notice_to =
+        draw_.maybe(Address{.queue = draw_.name(), .key = draw_.maybe(draw_.name())});
     settings.retry_policy = draw_.kind<RetryPolicy>(2);
     settings.on_exhausted = draw_.kind<OnExhausted>(2);
     settings.ttl = draw_.maybe(draw_.duration());

@@ -168,6 +168,7 @@ void State::redrive_to(const std::string& queue, Uid uid, const std::string& to)
   item.message.topic = dead.item.message.topic;
   item.max_attempts = dead.item.max_attempts;
   item.notice_to = dead.item.notice_to;
+  item.notice = dead.item.notice;
   accept(to, dead.key, dead.item.label, std::move(item));
 }
 

@@ -142,7 +142,7 @@ bool State::perform_known(const Transaction& transaction, const Receipt* seen) {
   if (id.time + limits_.transaction_window <= now_) {
     refuse({Errc::transaction_expired, "older than the window"});
   }
-  if (id.time > now_ + limits_.transaction_window) {
+  if (id.time > std::max(now_, wanted_) + limits_.transaction_window) {
     refuse({Errc::invalid_argument, "from the future"});
   }
   if (id.lowest_unanswered > id.number || id.number == 0) {

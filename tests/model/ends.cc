@@ -49,10 +49,13 @@ void State::expire(const std::string& queue, const LaneKey& key, Uid uid) {
 
 void State::send_notice(const std::string& queue, const Item& item, const std::string& end,
                         const std::string& reason) {
-  if (!item.notice_to || item.notice_to->queue == removing_) return;
+  std::optional<Address> to = item.notice_to;
+  // A dead letter's queue may want to know as well, but not of a notice, and without its headers.
+  if (!to && end == "dead" && !item.notice) to = queue_at(queue).settings.dead_notice_to;
+  if (!to || to->queue == removing_) return;
   Content notice;
-  notice.key = item.notice_to->key;
-  notice.headers = item.message.headers;
+  notice.key = to->key;
+  if (item.notice_to) notice.headers = item.message.headers;
   const auto add = [&](std::string_view name, std::string value) {
     notice.headers.push_back(Header{std::string(name), std::move(value)});
   };
@@ -61,8 +64,9 @@ void State::send_notice(const std::string& queue, const Item& item, const std::s
   if (item.message.name) add(notice_name_header, *item.message.name);
   add(notice_end_header, end);
   if (!reason.empty()) add(notice_reason_header, reason);
-  QueueState& target = queue_at(item.notice_to->queue);
-  accept(item.notice_to->queue, notice.key, "", new_item(notice, target.settings, Duration{0}));
+  Item arriving = new_item(notice, queue_at(to->queue).settings, Duration{0});
+  arriving.notice = true;
+  accept(to->queue, notice.key, "", std::move(arriving));
 }
 
 void State::give_back(const std::string& queue, const LaneKey& key, Uid uid) {

@@ -198,6 +198,12 @@ void State::bind(Item& item, MessageId id) {
          [&] { return "message " + text(item.message.id) + " was expected, not " + text(id); });
   note_id(item.uid, id);
   item.message.id = id;
+  if (!item.notice) return;
+  // A copy for a full queue dies before anybody has seen its id. The next number is its notice's.
+  for (Header& header : item.message.headers) {
+    if (header.name != notice_id_header || header.value != "0") continue;
+    header.value = std::to_string(static_cast<std::uint64_t>(id) - 1);
+  }
 }
 
 void State::check_itself() const {

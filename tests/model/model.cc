@@ -33,7 +33,10 @@ void Model::replay(State& state, const Call& call) {
       state.pull(x.token, x.cursor, x.limits, x.at, x.seen);
     }
     void operator()(const Call::Renew& x) const { state.renew(x.token, x.lease, x.at, x.seen); }
-    void operator()(const Call::Advance& x) const { state.advance(x.at); }
+    void operator()(const Call::Advance& x) const {
+      state.wants(x.wanted);
+      state.advance(x.at);
+    }
     void operator()(const Call::Reload& x) const { state.reload(x.at, x.opened); }
     void operator()(const Call::Learn& x) const { state.learn(x.uid, x.id); }
   };
@@ -66,9 +69,10 @@ void Model::renew(const Token& token, Duration lease, Time at, const Result<Time
   log(commit, Call::Renew{token, lease, at, seen});
 }
 
-void Model::advance(Time at, Commit commit) {
+void Model::advance(Time at, Time wanted, Commit commit) {
+  decided_.wants(wanted);
   decided_.advance(at);
-  log(commit, Call::Advance{at});
+  log(commit, Call::Advance{at, wanted});
 }
 
 void Model::written(Commit commit, bool durable, const Told& told) {

@@ -44,7 +44,8 @@ class Model {
   Pulled pull(const Token& token, Cursor cursor, PullLimits limits, Time at,
               const Result<Pulled>& seen, Commit commit);
   void renew(const Token& token, Duration lease, Time at, const Result<Time>& seen, Commit commit);
-  void advance(Time at, Commit commit);
+  // The store came as far as `at` on its way to `wanted`: nothing that is due by then is left out.
+  void advance(Time at, Time wanted, Commit commit);
 
   // --- What becomes of batches ---
 
@@ -124,6 +125,7 @@ class Model {
     };
     struct Advance {
       Time at;
+      Time wanted;
     };
     struct Reload {
       Time at;

@@ -169,8 +169,8 @@ void State::deliver_copy(const std::string& queue, const std::string& topic, con
     return;
   }
   ++q.accepted;
-  const Uid uid = item.uid;
-  q.dead.emplace(uid, DeadItem{std::move(item), content.key, now_, "queue full"});
+  q.dead.emplace(item.uid, DeadItem{item, content.key, now_, "queue full"});
+  send_notice(queue, item, "dead", "queue full");
 }
 
 Version State::write(const WriteRecord& write, const Version* seen) {

@@ -15,6 +15,16 @@ Duration backoff_step(const QueueSettings& settings, std::uint32_t attempts) {
   return settings.backoff[step - 1];
 }
 
+// By the formula of settings.h.
+Duration with_jitter(Duration step, std::uint32_t percent, MessageId id, std::uint32_t attempts) {
+  std::uint64_t x = static_cast<std::uint64_t>(id) * 0x9E3779B97F4A7C15ULL + attempts;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
+  x = x ^ (x >> 31U);
+  const auto longer = static_cast<std::uint64_t>(step.count()) * percent * (x % 1001) / 100'000;
+  return step + Duration{static_cast<std::int64_t>(longer)};
+}
+
 }  // namespace
 
 bool State::is_current(const Token& token) const {
@@ -112,8 +122,10 @@ bool State::fail(const Hold& hold, Uid uid, const Outcome& outcome) {
     give_back(hold.queue, hold.lane, uid);
     return false;
   }
+  const Duration step = backoff_step(queue.settings, item.message.attempts);
   const Time again =
-      now_ + outcome.delay.value_or(backoff_step(queue.settings, item.message.attempts));
+      now_ + outcome.delay.value_or(with_jitter(step, queue.settings.backoff_jitter_percent,
+                                                item.message.id, item.message.attempts));
   if (again > now_) {
     item.retry_at = again;
     item.blocks = queue.settings.retry_policy == RetryPolicy::block;

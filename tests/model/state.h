@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -29,6 +30,7 @@ struct Item {
   std::string label;  // that it brought
   std::optional<std::uint32_t> max_attempts;
   std::optional<Address> notice_to;
+  bool notice = false;           // of the end of another message
   std::optional<Time> retry_at;  // in backoff until then
   bool blocks = false;           // … and holds back what is behind it
   std::vector<Failure> failures;
@@ -173,6 +175,8 @@ class State {
   // --- Calls (time.cc, apply.cc, lease.cc) ---
 
   void advance(Time to);
+  // The clock is there already; the store still has something to do before.
+  void wants(Time time) { wanted_ = std::max(wanted_, time); }
   void apply(const Transaction& transaction, Time at, const Result<Receipt>& seen);
   // Returns the whole answer that was due, with bodies and headers.
   std::vector<Lease> lease(const LeaseRequest& request, Time at,
@@ -382,6 +386,7 @@ class State {
 
   Limits limits_;
   Time now_{};
+  Time wanted_{};
   Time accepted_at_{};
   std::map<std::string, QueueState> queues_;
   std::map<Epoch, Hold> holds_;

@@ -346,6 +346,11 @@ std::string text(const QueueSettings& s) {
   std::string out = "{max_attempts=" + number(s.max_attempts) + " backoff=";
   for (const Duration step : s.backoff)
     out += text(step) + ",";
+  if (s.backoff_jitter_percent > 0) out += " jitter:" + std::to_string(s.backoff_jitter_percent);
+  if (s.dead_notice_to) {
+    out += " notice=" + quote(s.dead_notice_to->queue) +
+           maybe_quoted("notice_key", s.dead_notice_to->key);
+  }
   out += s.retry_policy == RetryPolicy::block ? " block" : " skip";
   out += s.on_exhausted == OnExhausted::dead ? " exhausted:dead" : " exhausted:park";
   out += maybe("ttl", s.ttl);

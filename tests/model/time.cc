@@ -159,6 +159,7 @@ void State::reload(Time at, bool opened) {
     for (auto& [key, lane] : queue.lanes)
       lane.turn.reset();
   }
+  wanted_ = at;
   // What became due meanwhile has happened at its own time.
   now_ = std::min(now_, at);
   refresh();

@@ -68,17 +68,17 @@ void validate(const Content& content, const Limits& limits) {
   if (content.dedup_id) valid_bytes(*content.dedup_id, limits.name_bytes_max, "a dedup id");
 }
 
+void validate(const Address& address, const Limits& limits) {
+  valid_name(address.queue, limits, "a queue");
+  if (address.key) valid_bytes(*address.key, limits.key_bytes_max, "a key");
+}
+
 void validate(const Send& send, const Limits& limits) {
   validate(static_cast<const Content&>(send), limits);
   valid_name(send.queue, limits, "a queue");
   if (!send.label.empty()) valid_name(send.label, limits, "a label");
   if (send.name) valid_bytes(*send.name, limits.name_bytes_max, "a name");
-  if (send.dead_notice_to) {
-    valid_name(send.dead_notice_to->queue, limits, "a queue");
-    if (send.dead_notice_to->key) {
-      valid_bytes(*send.dead_notice_to->key, limits.key_bytes_max, "a key");
-    }
-  }
+  if (send.dead_notice_to) validate(*send.dead_notice_to, limits);
 }
 
 void validate(const Settle& settle, const Limits& limits) {
@@ -103,6 +103,8 @@ void validate(const QueueSettings& settings, const Limits& limits) {
   if (settings.backoff.size() > limits.backoff_steps_max) beyond("too many steps of backoff");
   for (const Duration step : settings.backoff)
     valid_duration(step, limits, "a backoff");
+  if (settings.backoff_jitter_percent > 100) invalid("more jitter than the wait itself");
+  if (settings.dead_notice_to) validate(*settings.dead_notice_to, limits);
   if (settings.ttl) {
     valid_duration(*settings.ttl, limits, "a TTL");
     if (settings.ttl->count() == 0) invalid("a TTL of nothing");

@@ -106,7 +106,9 @@ void World::apply(const Transaction& transaction, Reply<Receipt> reply) {
     deliver<Receipt>(reply, std::unexpected(error));
   };
   job.run = [this, transaction, reply] {
-    const Time now = store_now();
+    // Administration finds that all is written, and must not add to it.
+    const bool stands_still = engine::Engine::needs_all_written(transaction);
+    const Time now = stands_still ? engine().now() : reach();
     const Result<Receipt> decided = engine().apply(transaction, now);
     const engine::CommitNumber commit = pipeline_->decided();
     trace([&] {
@@ -115,7 +117,7 @@ void World::apply(const Transaction& transaction, Reply<Receipt> reply) {
     });
     mix(decided ? 1 : 2 + static_cast<std::uint64_t>(decided.error().code));
     if (is_read_fault(decided)) {
-      model_.advance(now, commit);
+      model_.advance(now, store_now(), commit);
     } else {
       model_.apply(transaction, now, decided, commit);
     }
@@ -139,7 +141,7 @@ void World::lease(const LeaseRequest& request, Reply<std::vector<Lease>> reply) 
     deliver<Leases>(reply, std::unexpected(error));
   };
   job.run = [this, request, reply] {
-    const Time now = store_now();
+    const Time now = reach();
     const Result<std::vector<engine::Grant>> grants = engine().lease(request, now);
     const engine::CommitNumber commit = pipeline_->decided();
     Result<Leases> decided = Leases{};
@@ -175,7 +177,7 @@ void World::pull(const Token& token, Cursor cursor, PullLimits limits, Reply<Pul
     deliver<Pulled>(reply, std::unexpected(error));
   };
   job.run = [this, token, cursor, limits, reply] {
-    const Time now = store_now();
+    const Time now = reach();
     const Result<engine::PullGrant> grant = engine().pull(token, cursor, limits, now);
     const engine::CommitNumber commit = pipeline_->decided();
     Result<Pulled> decided;
@@ -209,7 +211,7 @@ void World::renew(const Token& token, Duration lease, Reply<Time> reply) {
   Job job;
   job.refuse = [this, reply](const Error& error) { deliver<Time>(reply, std::unexpected(error)); };
   job.run = [this, token, lease, reply] {
-    const Time now = store_now();
+    const Time now = reach();
     const Result<Time> decided = engine().renew(token, lease, now);
     const engine::CommitNumber commit = pipeline_->decided();
     trace([&] {

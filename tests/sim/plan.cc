@@ -69,6 +69,7 @@ Plan::Plan(std::uint64_t the_seed) : seed(the_seed) {
   limits.failures_kept_max = random.one_in(2) ? 2 : 100;
   limits.transaction_window = ms(random.pick(std::vector<std::int64_t>{900'000, 20'000, 1000}));
   limits.request_window = ms(random.pick(std::vector<std::int64_t>{300'000, 5000, 300}));
+  if (random.one_in(3)) portion = static_cast<std::uint64_t>(random.between(1, 4));
 }
 
 bool Plan::happens(Fault fault, Random& random) const {
@@ -114,6 +115,15 @@ QueueSettings draw_settings(Random& random) {
   s.dedup_window = ms(random.pick(std::vector<std::int64_t>{0, 100, 5000, 300'000}));
   s.lease = ms(random.pick(std::vector<std::int64_t>{20, 500, 3000, 30'000}));
   s.starvation_after = ms(random.pick(std::vector<std::int64_t>{0, 200, 3000, 30'000}));
+  if (random.one_in(3)) {
+    s.backoff_jitter_percent = static_cast<std::uint32_t>(random.between(1, 100));
+  }
+  if (random.one_in(3)) {
+    // The queue itself among them, and one that is not there yet.
+    const std::vector<std::string> told = {"jobs", "mail", "wf", "alarms"};
+    s.dead_notice_to = Address{random.pick(told), std::nullopt};
+    if (random.one_in(2)) s.dead_notice_to->key = "k1";
+  }
   if (random.one_in(4)) s.max_length = static_cast<std::uint64_t>(random.between(1, 12));
   return s;
 }

@@ -76,6 +76,7 @@ struct Plan {
   std::uint64_t pace_ms = 0;  // between two calls of one client, about
   std::uint64_t queue_count = 0;
   std::uint64_t key_count = 0;
+  std::uint64_t portion = 0;  // of what is due, applied at a time; 0: all of it
   Limits limits;
 
   // For tests of the simulator itself: the disk loses what it has confirmed.

@@ -94,7 +94,7 @@ void World::check_outcome(engine::CommitNumber commit, const Result<void>& outco
 }
 
 void World::after_call() {
-  last_known_ = std::max(last_known_, engine().now());
+  last_known_ = std::max({last_known_, engine().now(), store_now()});
   last_decided_ = std::max(last_decided_, engine().now());
   model_.next_due(engine().next_due());
   model_.memory(engine().memory_bytes());
@@ -318,10 +318,28 @@ void World::tick() {
   pump();
 }
 
+// Applies what is due, or a portion of it: then store time stands still where it came to.
+Time World::reach() {
+  const Time wanted = store_now();
+  if (plan_.portion == 0) return wanted;
+  const bool there = engine().advance(wanted, plan_.portion);
+  const Time now = engine().now();
+  const std::optional<Time> due = engine().next_due();
+  model::expect(there ? now == wanted : now < wanted && due && *due > now && *due <= wanted,
+                Invariant::not_early, [&] {
+                  return "a portion on the way to " + model::text(wanted) + " stopped at " +
+                         model::text(now);
+                });
+  model_.advance(now, wanted, pipeline_->decided());
+  return now;
+}
+
 void World::catch_up() {
-  const Time now = store_now();
-  engine().advance(now);
-  model_.advance(now, pipeline_->decided());
+  const Time now = reach();
+  if (plan_.portion == 0) {
+    engine().advance(now);
+    model_.advance(now, now, pipeline_->decided());
+  }
   trace([&] { return "advance to " + model::text(now); });
   mix(static_cast<std::uint64_t>(now.time_since_epoch().count()));
   after_call();

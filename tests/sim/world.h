@@ -138,6 +138,8 @@ class World {
   void reopen();
   void arm_timer();
   void tick();
+  // How far store time has come, and a portion further if it lags behind: the time for a call.
+  Time reach();
   // Lets the engine apply what is due, so that reads show the present.
   void catch_up();
   void after_call();

@@ -231,6 +231,8 @@ class Someone {
     QueueSettings settings;
     settings.max_attempts = static_cast<std::uint32_t>(below(3));
     settings.backoff = {time()};
+    settings.backoff_jitter_percent = static_cast<std::uint32_t>(below(101));
+    if (once_in(3)) settings.dead_notice_to = Address{.queue = queue(), .key = key()};
     settings.retry_policy = once_in(2) ? RetryPolicy::block : RetryPolicy::skip;
     settings.on_exhausted = once_in(2) ? OnExhausted::dead : OnExhausted::park;
     if (once_in(3)) settings.ttl = time();

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -336,6 +338,26 @@ TEST_F(LocalStoreFaults, No_promise_is_broken_by_a_disk_that_fails_at_random) {
   promises.expect_kept_by(store());
   reopen();
   promises.expect_kept_by(store());
+}
+
+// On a real clock, because a manual one rings whenever it moves. The timer finds the store broken
+// at the time that it was set for, and is not set again by itself.
+TEST(LocalStoreTimer, A_timer_that_found_the_store_broken_is_set_again_by_the_first_call) {
+  auto backend = std::make_unique<ScriptedBackend>();
+  ScriptedBackend& disk = *backend;
+  auto store = local::LocalStore::open(std::move(backend), system_clock(), Limits{},
+                                       {.store = 1, .secret = {2, 3}});
+  ASSERT_TRUE(store) << store.error().message;
+  Transaction expiring = send("orders", "a");
+  expiring.sends.front().ttl = 50ms;
+  ASSERT_TRUE((*store)->apply(expiring));
+  disk.fail_all_writes();
+  disk.fail_reopens(1'000'000);
+  EXPECT_FALSE((*store)->apply(send("orders", "b")));
+  ASSERT_TRUE(disk.reopening().reaches(disk.reopens() + 1)) << "the timer did not try";
+  disk.heal();
+  ASSERT_TRUE((*store)->apply(expiring));
+  EXPECT_TRUE(disk.gone().reaches(2)) << "nothing expires unless somebody calls";
 }
 
 }  // namespace

@@ -36,7 +36,9 @@ class CallCountingClock final : public Clock {
   }
   [[nodiscard]] bool manual() const override { return true; }
   [[nodiscard]] std::shared_ptr<void> on_advance(std::function<void()> advanced) override {
-    return clock_.on_advance(std::move(advanced));
+    // The store gives the handle back first of all when it is closed.
+    auto handle = clock_.on_advance(std::move(advanced));
+    return {handle.get(), [this, handle](void*) { closing_.raise(); }};
   }
 
   void advance(Duration step) { clock_.advance(step); }
@@ -47,6 +49,8 @@ class CallCountingClock final : public Clock {
   // From now on, the calls of this thread are counted.
   static void count_this_thread() { counted_ = true; }
   [[nodiscard]] const Signal& entered() const { return entered_; }
+  // How often a store has begun to close.
+  [[nodiscard]] const Signal& closing() const { return closing_; }
   // How often other threads than the test's have read the clock.
   [[nodiscard]] const Signal& read_elsewhere() const { return read_elsewhere_; }
 
@@ -57,6 +61,7 @@ class CallCountingClock final : public Clock {
   const std::thread::id test_thread_ = std::this_thread::get_id();
   mutable Signal entered_;
   mutable Signal read_elsewhere_;
+  Signal closing_;
 };
 
 // A LocalStore on a disk that obeys the test.
@@ -74,8 +79,9 @@ class LocalStoreFixture : public ::testing::Test {
     ASSERT_TRUE(opened) << opened.error().message;
     store_ = std::move(*opened);
   }
+  void close() { store_.reset(); }
   void reopen() {
-    store_.reset();
+    close();
     open();
   }
 
@@ -91,6 +97,16 @@ class LocalStoreFixture : public ::testing::Test {
     auto result = act();
     EXPECT_TRUE(clock().read_elsewhere().reaches(reads + 2)) << "the timer was not set";
     return result;
+  }
+
+  // Live messages that are on the disk, whether or not the store is open.
+  std::size_t messages_on_disk() {
+    std::size_t count = 0;
+    EXPECT_TRUE(contents_->scan(engine::Family::message, {}, {}, [&](auto, auto) {
+      ++count;
+      return true;
+    }));
+    return count;
   }
 
   std::uint64_t ready(const std::string& queue) {

@@ -134,6 +134,7 @@ class RandomEntries {
     record.label = bytes();
     record.max_attempts = maybe(number32());
     record.dead_notice_to = maybe(Address{bytes(), maybe(bytes())});
+    record.notice = below(2) == 0;
     record.topic = maybe(bytes());
     record.headers = headers();
     record.body_at = maybe(MessageId{number()});
@@ -220,6 +221,8 @@ class RandomEntries {
     settings.backoff.resize(below(4));
     for (Duration& step : settings.backoff)
       step = duration();
+    settings.backoff_jitter_percent = static_cast<std::uint32_t>(below(101));
+    settings.dead_notice_to = maybe(Address{bytes(), maybe(bytes())});
     settings.retry_policy = static_cast<RetryPolicy>(below(2));
     settings.on_exhausted = static_cast<OnExhausted>(below(2));
     settings.ttl = maybe(duration());

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "store/engine/backend.h"
 #include "store/memory/memory_backend.h"
@@ -70,6 +71,18 @@ class ScriptedBackend final : public engine::Backend {
   [[nodiscard]] const Signal& writes() const { return writes_; }
   [[nodiscard]] std::size_t synced_writes() const { return synced_writes_.count(); }
   [[nodiscard]] std::size_t reopens() const { return reopens_.count(); }
+  [[nodiscard]] const Signal& reopening() const { return reopens_; }
+  // Messages that have come and gone by one batch. Those that were written, in order.
+  struct Written {
+    std::size_t came = 0;
+    std::size_t gone = 0;
+  };
+  [[nodiscard]] std::vector<Written> written() const {
+    const std::lock_guard lock(mutex_);
+    return written_;
+  }
+  // Messages that have gone by all of them.
+  [[nodiscard]] const Signal& gone() const { return gone_; }
 
   // --- The backend ---
 
@@ -94,6 +107,7 @@ class ScriptedBackend final : public engine::Backend {
     lock.unlock();
     if (fault != Fault::before) {
       if (auto written = contents_->write(batch, durability); !written) return written;
+      note(batch);
     }
     if (fault) return failure(Errc::io_error, "injected write fault");
     return {};
@@ -107,12 +121,27 @@ class ScriptedBackend final : public engine::Backend {
   }
 
  private:
+  void note(const engine::MutationBatch& batch) {
+    Written written;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const engine::Mutation mutation = batch[i];
+      if (mutation.family != engine::Family::message) continue;
+      (mutation.kind == engine::Mutation::Kind::put ? written.came : written.gone)++;
+    }
+    const std::lock_guard lock(mutex_);
+    written_.push_back(written);
+    for (std::size_t i = 0; i < written.gone; ++i)
+      gone_.raise();
+  }
+
   std::atomic<std::uint64_t> free_bytes_ = UINT64_MAX;
   Contents contents_;
   Signal writes_;
   Signal synced_writes_;
   Signal reopens_;
-  std::mutex mutex_;
+  Signal gone_;
+  mutable std::mutex mutex_;
+  std::vector<Written> written_;
   std::condition_variable released_;
   bool held_ = false;
   std::optional<Fault> write_fault_;

@@ -174,10 +174,10 @@ TEST(SqliteOpen, The_database_of_another_program_is_refused_and_left_alone) {
 TEST(SqliteOpen, A_newer_format_is_refused_with_the_way_out) {
   const FreshFolder folder;
   opened(folder / "store").reset();
-  run_sql(folder / "store", "PRAGMA user_version=3");
+  run_sql(folder / "store", "PRAGMA user_version=4");
   const Error error = refused(folder / "store");
   EXPECT_EQ(error.code, Errc::unsupported);
-  expect_says(error, "format 3");
+  expect_says(error, "format 4");
 }
 
 TEST(SqliteOpen, A_table_that_is_missing_or_altered_is_corrupt) {

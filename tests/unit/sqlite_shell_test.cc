@@ -117,7 +117,7 @@ TEST_F(SqliteShell, The_file_says_whose_it_is_and_is_intact) {
   send("cust-7", "pay 10 EUR");
   store_.reset();
   EXPECT_EQ(shell("PRAGMA integrity_check; PRAGMA application_id; PRAGMA user_version"),
-            "ok\n1400140388\n2\n");
+            "ok\n1400140388\n3\n");
 }
 
 }  // namespace

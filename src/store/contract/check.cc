@@ -85,17 +85,18 @@ Result<void> check_content(const Content& content, const Limits& limits) {
   return {};
 }
 
+Result<void> check_notice_to(const Address& address, const Limits& limits) {
+  STRAND_CHECK(check_name("queue of dead_notice_to", address.queue, limits));
+  if (address.key) STRAND_CHECK(check_key("key of dead_notice_to", *address.key, limits));
+  return {};
+}
+
 Result<void> check_send(const Send& send, const Limits& limits) {
   STRAND_CHECK(check_name("queue", send.queue, limits));
   STRAND_CHECK(check_content(send, limits));
   STRAND_CHECK(check_label(send.label, limits));
   if (send.name) STRAND_CHECK(check_key("message name", *send.name, limits));
-  if (send.dead_notice_to) {
-    STRAND_CHECK(check_name("queue of dead_notice_to", send.dead_notice_to->queue, limits));
-    if (const auto& key = send.dead_notice_to->key) {
-      STRAND_CHECK(check_key("key of dead_notice_to", *key, limits));
-    }
-  }
+  if (send.dead_notice_to) STRAND_CHECK(check_notice_to(*send.dead_notice_to, limits));
   return {};
 }
 
@@ -186,6 +187,10 @@ Result<void> check_settings(const QueueSettings& settings, const Limits& limits)
   for (const Duration step : settings.backoff) {
     STRAND_CHECK(check_duration("backoff step", step, limits));
   }
+  if (settings.backoff_jitter_percent > 100) {
+    return refuse(fmt::format("backoff_jitter_percent is {}: it can be 0 to 100",
+                              settings.backoff_jitter_percent));
+  }
   if (settings.retry_policy > RetryPolicy::skip || settings.on_exhausted > OnExhausted::park ||
       settings.on_expired > OnExpired::dead) {
     return refuse("a policy of the queue settings has an unknown value");
@@ -194,6 +199,7 @@ Result<void> check_settings(const QueueSettings& settings, const Limits& limits)
     STRAND_CHECK(check_duration("ttl", *settings.ttl, limits));
     if (*settings.ttl == Duration::zero()) return refuse("ttl is zero; leave it out for none");
   }
+  if (settings.dead_notice_to) STRAND_CHECK(check_notice_to(*settings.dead_notice_to, limits));
   STRAND_CHECK(check_duration("dedup_window", settings.dedup_window, limits));
   STRAND_CHECK(check_lease_duration(settings.lease, limits));
   return check_duration("starvation_after", settings.starvation_after, limits);

@@ -105,6 +105,7 @@ void Engine::State::redrive_there(Queue& from, Queue& to, MessageId id, DeadEntr
                   .max_attempts = record.max_attempts,
                   .dead_notice_to = &record.dead_notice_to,
                   .topic = &record.topic};
+  arrival.notice = record.notice;
   if (record.body_at && *record.body_at != id) {
     arrival.shared_body = record.body_at;
     arrival.shared_body_bytes = record.body_bytes;

@@ -90,17 +90,13 @@ void Engine::State::foresee_dead(const Queue& queue, OnDisk& found) const {
 
 // Ends all leases, messages and lanes; returns how many messages there were.
 std::uint64_t Engine::State::empty_queue(Queue& queue) {
+  removing_ = &queue;
   std::vector<LeaseNode*> leases;
   for (const auto& [key, lane] : queue.lanes) {
     if (lane->lease != nullptr) leases.push_back(lane->lease);
   }
   for (MessageNode& message : queue.messages) {
     if (message.lane == nullptr && message.lease != nullptr) leases.push_back(message.lease);
-    // A notice into the queue that goes would have no place to go to.
-    if (message.extras && message.extras->dead_notice_to &&
-        message.extras->dead_notice_to->queue == queue.name) {
-      message.extras->dead_notice_to.reset();
-    }
   }
   std::ranges::sort(leases, {}, &LeaseNode::epoch);  // not in the order of a hash table
   for (LeaseNode* lease : leases)
@@ -118,6 +114,7 @@ std::uint64_t Engine::State::empty_queue(Queue& queue) {
     lane->park_reason.reset();
     lane->hint.reset();
   }
+  removing_ = nullptr;
   STRAND_ASSERT(queue.lanes.empty() && queue.messages.empty() && queue.listed == 0,
                 "nothing is left of a removed queue");
   return messages.size();

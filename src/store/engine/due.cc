@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "base/planted.h"
 #include "store/engine/state.h"
@@ -39,24 +40,37 @@ std::optional<Time> Engine::State::next_due() const {
   return next;
 }
 
-void Engine::State::advance(Time now) {
+void Engine::State::advance(Time now) { advance(now, std::numeric_limits<std::size_t>::max()); }
+
+// What happens at one instant happens together, so that portions of any size have one outcome.
+bool Engine::State::advance(Time now, std::size_t items_max) {
   STRAND_ASSERT(now >= now_, "store time never goes back");
+  wanted_ = std::max(wanted_, now);
+  const std::size_t before = applied_;
   while (true) {
     const auto next = next_due();
     if (!next || *next > now) break;
+    if (applied_ - before >= items_max) {
+      if (STRAND_PLANTED("portion-passes-what-is-due")) now_ = now;
+      return false;
+    }
     now_ = STRAND_PLANTED("late-timer-uses-now") ? now : std::max(now_, *next);
     apply_due();
   }
   now_ = now;
+  return true;
 }
 
 void Engine::State::apply_due() {
   wake_due();
   end_due_hints();
   while (!lease_ends_.empty() && lease_ends_.begin()->first.first <= now_) {
-    expire_lease(*lease_ends_.begin()->second);
+    LeaseNode& lease = *lease_ends_.begin()->second;
+    applied_ += 1 + lease.carried;
+    expire_lease(lease);
   }
   while (!ttl_ends_.empty() && ttl_ends_.begin()->first.first <= now_) {
+    ++applied_;
     end_expired(*ttl_ends_.begin()->second);
   }
   forget_due_ids();
@@ -81,6 +95,7 @@ void Engine::State::wake_lane(Lane& lane) {
   LaneEdit edit(*this, lane);
   while (!lane.waiting.empty() && lane.waiting.begin()->wakes_at() <= now_) {
     MessageNode& message = *lane.waiting.begin();
+    ++applied_;
     unlink(message);
     clear_backoff(message);
     link(message);
@@ -89,6 +104,7 @@ void Engine::State::wake_lane(Lane& lane) {
 
 void Engine::State::wake_unkeyed(Queue& queue) {
   MessageNode& message = *queue.unkeyed_waiting.begin();
+  ++applied_;
   unlink(message);
   clear_backoff(message);
   link(message);
@@ -97,6 +113,7 @@ void Engine::State::wake_unkeyed(Queue& queue) {
 void Engine::State::end_due_hints() {
   while (!hint_ends_.empty() && std::get<0>(hint_ends_.begin()->first) <= now_) {
     Lane& lane = *hint_ends_.begin()->second;
+    ++applied_;
     LaneEdit edit(*this, lane);
     if (lane.hint->until <= now_) {
       lane.hint.reset();

@@ -54,7 +54,7 @@ void Engine::State::end(MessageNode& message, End how, std::string_view reason) 
     erase_body(message);
   }
   const bool silent = STRAND_PLANTED("no-notice-on-expiry") && how == End::expired;
-  if (how != End::acked && !silent) send_notice(message, name_of(how), reason);
+  if (how != End::acked && !silent) send_notice(message, how, reason);
   forget(message);
 }
 
@@ -122,22 +122,29 @@ void Engine::State::forget(MessageNode& message) {
   delete &message;
 }
 
-void Engine::State::send_notice(const MessageNode& message, std::string_view how,
-                                std::string_view reason) {
-  if (!message.extras || !message.extras->dead_notice_to) return;
-  const Address& address = *message.extras->dead_notice_to;
+// The message itself says who is told of its end, or else its queue who is told of dead letters.
+// For the queue's sake no headers are kept: id, queue and reason lead to the dead letter, which has
+// them. A notice is not told of by a setting, or queues that name each other would never be done.
+void Engine::State::send_notice(const MessageNode& message, End how, std::string_view reason) {
+  const bool asked_for = message.extras && message.extras->dead_notice_to;
+  const auto& of_queue = message.queue->settings.dead_notice_to;
+  const bool told_of = !message.notice || STRAND_PLANTED("notice-of-a-notice");
+  const bool for_queue = how == End::dead && of_queue && told_of;
+  if (!asked_for && !for_queue) return;
+  const Address address = asked_for ? *message.extras->dead_notice_to : *of_queue;
+  if (removing_ != nullptr && removing_->name == address.queue) return;
   Content content;
   content.key = address.key;
-  content.headers = message.extras->headers;
+  if (asked_for) content.headers = message.extras->headers;
   const auto add = [&](std::string_view name, std::string_view value) {
     content.headers.push_back({.name = std::string(name), .value = std::string(value)});
   };
   add(notice_id_header, std::to_string(static_cast<std::uint64_t>(message.id)));
   add(notice_queue_header, message.queue->name);
-  if (message.extras->name) add(notice_name_header, *message.extras->name);
-  add(notice_end_header, how);
+  if (message.extras && message.extras->name) add(notice_name_header, *message.extras->name);
+  add(notice_end_header, name_of(how));
   if (!reason.empty()) add(notice_reason_header, reason);
-  accept(ensure_queue(address.queue), content, {});
+  accept(ensure_queue(address.queue), content, {.notice = true});
 }
 
 }  // namespace strand::engine

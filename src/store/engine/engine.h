@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -103,7 +104,7 @@ class Engine {
   // `commit_after` is a number below all commits to come. Called once, before anything else.
   Result<void> load(Time wall, const Identity& identity, CommitNumber commit_after, Loading why);
 
-  // Store time: that of the latest call.
+  // Store time: that of the latest call, or how far a portion of advance() came.
   [[nodiscard]] Time now() const;
   // The number of the last commit that load() found.
   [[nodiscard]] CommitNumber loaded_commit() const;
@@ -114,6 +115,12 @@ class Engine {
   Result<PullGrant> pull(const Token& token, Cursor cursor, PullLimits limits, Time now);
   Result<Time> renew(const Token& token, Duration lease, Time now);
   void advance(Time now);
+
+  // Like advance(), but in portions: applies all that is due at one instant, then at the next,
+  // until it has applied `items_max` things or more, and stands still at the last instant that it
+  // applied. Returns whether it came as far as `now`. If not, store time lags behind: calls are
+  // made with now(), until further portions have caught up.
+  bool advance(Time now, std::size_t items_max);
 
   // Whether the transaction may only be applied when every decision before it has been written
   // (those that read the archive: administration). That includes what is due: so advance(), write,

@@ -30,6 +30,7 @@ bool is_reserved(std::uint64_t number, const MetaRecord& meta) {
 QueueSettings bounded(QueueSettings settings) {
   for (Duration& step : settings.backoff)
     step = bounded(step);
+  settings.backoff_jitter_percent = std::min(settings.backoff_jitter_percent, 100U);
   if (settings.ttl) settings.ttl = bounded(*settings.ttl);
   settings.dedup_window = bounded(settings.dedup_window);
   settings.lease = bounded(settings.lease);

@@ -85,7 +85,7 @@ struct MessageExtras {
   std::string label;  // of an unkeyed message
   std::optional<std::uint32_t> max_attempts;
   std::optional<Address> dead_notice_to;
-  Headers headers;                   // kept for the notice
+  Headers headers;                   // kept for the notice that the message itself asks for
   std::optional<MessageId> body_at;  // shared with other messages of a publication
 };
 
@@ -103,6 +103,7 @@ struct MessageNode : ByIdHook, ReadyEntry {
   bool has_state = false;  // a state entry is persisted
   bool own_body = false;   // a body entry of its own is persisted
   bool settling = false;   // named by the transaction that is being checked
+  bool notice = false;     // tells of the end of another message
   MessageId id{};
   Time due{};
   Queue* queue = nullptr;

@@ -48,7 +48,8 @@ Result<void> Engine::State::check_transaction_id(const TransactionId& id) const 
                                "was applied is not known any more",
                                id.number, id.client, format_duration(limits_.transaction_window)));
   }
-  if (id.time > now_ + limits_.transaction_window) {
+  // Store time may lag behind the clock from which the client took its time.
+  if (id.time > std::max(now_, wanted_) + limits_.transaction_window) {
     return failure(Errc::invalid_argument,
                    fmt::format("transaction {} of client {} has a time far ahead of the store's: "
                                "take it from Store::now() or a receipt",
@@ -143,6 +144,7 @@ std::vector<Grant> Engine::State::repeat_request(const RequestState& request) {
 // forgotten before, or be remembered for longer now.
 void Engine::State::forget_due_ids() {
   while (!dedup_ends_.empty() && dedup_ends_.begin()->first <= now_) {
+    ++applied_;
     const auto found = dedup_.find(dedup_ends_.begin()->second);
     if (found != dedup_.end() && found->second.ends_at <= now_) {
       erase(Family::dedup, found->first);
@@ -151,6 +153,7 @@ void Engine::State::forget_due_ids() {
     dedup_ends_.erase(dedup_ends_.begin());
   }
   while (!receipt_ends_.empty() && receipt_ends_.begin()->first <= now_) {
+    ++applied_;
     const auto [client, number] = receipt_ends_.begin()->second;
     receipt_ends_.erase(receipt_ends_.begin());
     const auto found = clients_.find(client);
@@ -162,6 +165,7 @@ void Engine::State::forget_due_ids() {
     --receipt_count_;
   }
   while (!client_ends_.empty() && client_ends_.begin()->first <= now_) {
+    ++applied_;
     const std::uint64_t client = client_ends_.begin()->second;
     client_ends_.erase(client_ends_.begin());
     const auto found = clients_.find(client);
@@ -171,6 +175,7 @@ void Engine::State::forget_due_ids() {
     clients_.erase(found);
   }
   while (!request_ends_.empty() && request_ends_.begin()->first <= now_) {
+    ++applied_;
     const auto found = requests_.find(request_ends_.begin()->second);
     request_ends_.erase(request_ends_.begin());
     if (found == requests_.end() || found->second.forget_at > now_ || found->second.live > 0) {

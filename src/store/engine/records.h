@@ -63,6 +63,7 @@ struct MessageRecord {
   std::string label;
   std::optional<std::uint32_t> max_attempts;
   std::optional<Address> dead_notice_to;
+  bool notice = false;  // tells of the end of another message
   std::optional<std::string> topic;
   Headers headers;
   // Where the body is: here, or in the entry `body_at`, which others may share.

@@ -27,6 +27,7 @@ MessageNode& Engine::State::accept(Queue& queue, const Content& content, const A
                        .label = std::string(arrival.label),
                        .max_attempts = arrival.max_attempts,
                        .dead_notice_to = std::nullopt,
+                       .notice = arrival.notice,
                        .topic = std::nullopt,
                        .headers = content.headers,
                        .body = {},
@@ -78,6 +79,7 @@ MessageNode& Engine::State::accept_node(Queue& queue, MessageId id, const Messag
     bytes += header.name.size() + header.value.size();
   message->bytes = static_cast<std::uint32_t>(bytes);
   message->own_body = record.body_at == id;
+  message->notice = record.notice;
   if (record.key) message->lane = &ensure_lane(queue, *record.key);
   add_extras(*message, record);
   queue.messages.insert(queue.messages.end(), *message);
@@ -224,6 +226,7 @@ void Engine::State::set_retention_timer(const std::string& topic, TopicState& st
 void Engine::State::trim_retained(const std::string& topic, TopicState& state) {
   while (!state.retained.empty() && state.retained.front().at + state.settings.retain <= now_) {
     const MessageId id = state.retained.front().id;
+    ++applied_;
     erase(Family::retained, retained_key(topic, id));
     release_shared(id);
     state.retained.pop_front();

@@ -8,6 +8,22 @@
 
 namespace strand::engine {
 
+namespace {
+
+// How much longer than its step a message waits: the formula is in settings.h.
+Duration jitter(const MessageNode& message, Duration step, std::uint32_t percent) {
+  std::uint64_t x = static_cast<std::uint64_t>(message.id) * 0x9E3779B97F4A7C15U + message.attempts;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+  x = x ^ (x >> 31U);
+  if (STRAND_PLANTED("jitter-the-same-for-all")) x = message.attempts;
+  // In two parts, so that no step is too long to be multiplied.
+  const auto share = static_cast<std::int64_t>(percent * (x % 1001));
+  return step / 100'000 * share + step % 100'000 * share / 100'000;
+}
+
+}  // namespace
+
 void Engine::State::settle(LeaseNode& lease, const Settle& settle, MessageNode* const* outcomes) {
   Lane* const lane = lease.lane;
   std::optional<LaneEdit> edit;
@@ -122,12 +138,14 @@ bool Engine::State::exhausted(const MessageNode& message) const {
   return allowed != 0 && message.attempts >= allowed;
 }
 
-Duration Engine::State::backoff(const MessageNode& message) const {
-  const std::vector<Duration>& steps = message.queue->settings.backoff;
+Duration Engine::State::backoff(const MessageNode& message) {
+  const QueueSettings& settings = message.queue->settings;
+  const std::vector<Duration>& steps = settings.backoff;
   if (steps.empty()) return Duration::zero();
   if (STRAND_PLANTED("backoff-one-step-ahead"))
     return steps[std::min<std::size_t>(message.attempts, steps.size() - 1)];
-  return steps[std::min<std::size_t>(message.attempts, steps.size()) - 1];
+  const Duration step = steps[std::min<std::size_t>(message.attempts, steps.size()) - 1];
+  return step + jitter(message, step, settings.backoff_jitter_percent);
 }
 
 // Charges one attempt and decides at once what follows.

@@ -226,6 +226,7 @@ Result<Time> Engine::renew(const Token& token, Duration lease, Time now) {
   return state_->renew(token, lease, now);
 }
 void Engine::advance(Time now) { state_->advance(now); }
+bool Engine::advance(Time now, std::size_t items_max) { return state_->advance(now, items_max); }
 bool Engine::needs_all_written(const Transaction& transaction) {
   return transaction.admin.has_value();
 }

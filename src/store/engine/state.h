@@ -28,6 +28,7 @@ struct Arrival {
   const std::optional<std::string>* topic = nullptr;
   std::optional<MessageId> shared_body = {};  // then content.body is not looked at
   std::uint32_t shared_body_bytes = 0;
+  bool notice = false;
 };
 
 // How a message left.
@@ -113,6 +114,7 @@ class Engine::State {
   Result<PullGrant> pull(const Token& token, Cursor cursor, PullLimits limits, Time now);
   Result<Time> renew(const Token& token, Duration lease, Time now);
   void advance(Time now);
+  bool advance(Time now, std::size_t items_max);
   [[nodiscard]] std::optional<Time> next_due() const;
   [[nodiscard]] bool has_decisions() const;
   [[nodiscard]] CommitNumber gathering() const { return last_commit_ + 1; }
@@ -223,7 +225,7 @@ class Engine::State {
   void fail(MessageNode& message, std::string_view reason, std::optional<Duration> delay,
             bool expiry);
   [[nodiscard]] bool exhausted(const MessageNode& message) const;
-  [[nodiscard]] Duration backoff(const MessageNode& message) const;
+  [[nodiscard]] static Duration backoff(const MessageNode& message);
   void expire_lease(LeaseNode& lease);
   void park(Lane& lane, std::string_view reason);
   void park_unkeyed(MessageNode& message, std::string_view reason);
@@ -235,7 +237,7 @@ class Engine::State {
   void erase_body(MessageNode& message);
   void release_shared(MessageId body);
   void forget(MessageNode& message);
-  void send_notice(const MessageNode& message, std::string_view how, std::string_view reason);
+  void send_notice(const MessageNode& message, End how, std::string_view reason);
 
   // --- send.cc ---
   MessageNode& accept(Queue& queue, const Content& content, const Arrival& arrival);
@@ -364,6 +366,8 @@ class Engine::State {
   MetaRecord meta_;
   std::uint64_t next_number_ = 1;
   Time now_{};
+  Time wanted_{};            // the latest time that anybody has asked for; see advance()
+  std::size_t applied_ = 0;  // things that were due and have happened
   Turn last_turn_ = 0;
   CommitNumber last_commit_ = 0;
   CommitNumber loaded_commit_ = 0;
@@ -379,6 +383,7 @@ class Engine::State {
   bool loading_ = false;
   std::optional<Time> loading_turn_;
   boost::unordered_flat_map<std::uint64_t, MessageNode*> loaded_;
+  const Queue* removing_ = nullptr;  // a notice into it would have no place to go to
   // Why the lane that is being settled has to be parked when its lease has ended.
   std::optional<std::string> park_wanted_;
 

@@ -13,7 +13,8 @@ constexpr std::uint64_t has_max_attempts = 16;
 constexpr std::uint64_t has_notice = 32;
 constexpr std::uint64_t has_topic = 64;
 constexpr std::uint64_t has_body_at = 128;
-constexpr std::uint64_t all_message_flags = 255;
+constexpr std::uint64_t is_notice = 256;
+constexpr std::uint64_t all_message_flags = 511;
 
 void write_headers(ByteWriter& out, const Headers& headers) {
   out.varint(headers.size());
@@ -51,6 +52,17 @@ std::vector<Failure> read_failures(ByteReader& in) {
     failures.push_back({.at = at, .reason = in.string()});
   }
   return failures;
+}
+
+void write_address(ByteWriter& out, const Address& address) {
+  out.text(address.queue);
+  out.optional_text(address.key);
+}
+
+Address read_address(ByteReader& in) {
+  Address address{.queue = in.string(), .key = std::nullopt};
+  address.key = in.optional_text();
+  return address;
 }
 
 void write_optional_time(ByteWriter& out, const std::optional<Time>& time) {
@@ -98,7 +110,8 @@ std::uint64_t flags_of(const MessageRecord& record) {
   return (record.key ? has_key : 0) | (record.expires_at ? has_expiry : 0) |
          (record.name ? has_name : 0) | (record.label.empty() ? 0 : has_label) |
          (record.max_attempts ? has_max_attempts : 0) | (record.dead_notice_to ? has_notice : 0) |
-         (record.topic ? has_topic : 0) | (record.body_at ? has_body_at : 0);
+         (record.topic ? has_topic : 0) | (record.body_at ? has_body_at : 0) |
+         (record.notice ? is_notice : 0);
 }
 
 MessageRecord read_message(ByteReader& in) {
@@ -118,11 +131,8 @@ MessageRecord read_message(ByteReader& in) {
   if ((flags & has_name) != 0) record.name = in.string();
   if ((flags & has_label) != 0) record.label = in.string();
   if ((flags & has_max_attempts) != 0) record.max_attempts = in.varint32();
-  if ((flags & has_notice) != 0) {
-    Address address{.queue = in.string(), .key = std::nullopt};
-    address.key = in.optional_text();
-    record.dead_notice_to = std::move(address);
-  }
+  if ((flags & has_notice) != 0) record.dead_notice_to = read_address(in);
+  record.notice = (flags & is_notice) != 0;
   if ((flags & has_topic) != 0) record.topic = in.string();
   record.headers = read_headers(in);
   if ((flags & has_body_at) != 0) {
@@ -185,6 +195,11 @@ void encode(const QueueRecord& record, std::string& out) {
   w.duration(settings.lease);
   w.duration(settings.starvation_after);
   w.varint(settings.max_length);
+  // Settings that came later: not there in older stores, nor where they are not used.
+  if (settings.backoff_jitter_percent == 0 && !settings.dead_notice_to) return;
+  w.varint(settings.backoff_jitter_percent);
+  w.flag(settings.dead_notice_to.has_value());
+  if (settings.dead_notice_to) write_address(w, *settings.dead_notice_to);
 }
 
 // The id of a queue is its key.
@@ -208,6 +223,10 @@ std::optional<QueueRecord> decode(std::string_view bytes) {
   settings.lease = in.duration();
   settings.starvation_after = in.duration();
   settings.max_length = in.varint();
+  if (in.done()) return record;
+  settings.backoff_jitter_percent = in.varint32();
+  if (in.flag()) settings.dead_notice_to = read_address(in);
+  if (settings.backoff_jitter_percent == 0 && !settings.dead_notice_to) return std::nullopt;
   if (!in.done()) return std::nullopt;
   return record;
 }
@@ -246,10 +265,7 @@ void encode(const MessageRecord& record, std::string_view body, std::string& out
   if (record.name) w.text(*record.name);
   if (!record.label.empty()) w.text(record.label);
   if (record.max_attempts) w.varint(*record.max_attempts);
-  if (record.dead_notice_to) {
-    w.text(record.dead_notice_to->queue);
-    w.optional_text(record.dead_notice_to->key);
-  }
+  if (record.dead_notice_to) write_address(w, *record.dead_notice_to);
   if (record.topic) w.text(*record.topic);
   write_headers(w, record.headers);
   if (record.body_at) {

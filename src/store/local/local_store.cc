@@ -19,6 +19,12 @@ namespace {
 // How long the timer leaves a store alone whose write has failed.
 constexpr Duration retry_after = std::chrono::seconds{1};
 
+// How many things that are due a call applies before it does what it came for. What is more than
+// that is left to the timer, which applies so many at a time, each slice in a batch of its own or
+// with what callers decided meanwhile.
+constexpr std::size_t call_items_max = 1000;
+constexpr std::size_t slice_items = 128;
+
 // What to say to somebody whose call changed nothing when the batch that it depended on failed.
 Error no_trace(Error error) {
   if (error.code == Errc::unknown_outcome) error.code = Errc::unavailable;
@@ -89,8 +95,8 @@ void LocalStore::run_timer(std::optional<Duration> nap) {
 std::optional<Duration> LocalStore::serve_timer() {
   auto lock = commits_.enter();
   if (!lock) return std::nullopt;  // the first call that gets in will ring
-  apply_due();
-  // What was decided is written even if nobody calls.
+  apply_due(Upkeep::timer);
+  // What was decided is written even if nobody calls, and before the next slice.
   const Result<void> outcome = commits_.wait(*lock, commits_.decided());
   timer_wakes_at_ = Time::max();
   if (commits_.broken()) return std::nullopt;
@@ -106,10 +112,15 @@ std::optional<Duration> LocalStore::serve_timer() {
 }
 
 void LocalStore::arm_timer() {
-  if (commits_.broken()) return;
+  if (commits_.broken()) {
+    // The timer may find the store as it is, and then waits to be rung.
+    timer_wakes_at_ = Time::max();
+    return;
+  }
   auto due = commits_.engine().next_due();
   // After a failed write: the engine that was read again may have decided something by itself.
-  if (commits_.unattended()) due = Time::min();
+  // While the store catches up: whatever the timer sleeps for, there is something to do now.
+  if (commits_.unattended() || catching_up_) due = Time::min();
   const bool set = timer_wakes_at_ != Time::max();
   if (STRAND_PLANTED("timer-not-rearmed-for-earlier-due") && set) return;
   if (due && *due < timer_wakes_at_) {
@@ -118,16 +129,21 @@ void LocalStore::arm_timer() {
   }
 }
 
-Time LocalStore::apply_due() {
+Time LocalStore::apply_due(Upkeep by) {
   const Time now = commits_.now();
-  const auto due = commits_.engine().next_due();
-  commits_.engine().advance(now);
-  if (due && *due <= now) due_commit_ = commits_.decided();
+  Engine& engine = commits_.engine();
   // A rebuilt engine has applied by itself what was due.
   if (std::exchange(rebuilds_, commits_.rebuilds()) != commits_.rebuilds()) {
     due_commit_ = commits_.decided();
+    catching_up_ = false;
   }
-  return now;
+  if (by == Upkeep::timer || !catching_up_) {
+    const auto due = engine.next_due();
+    catching_up_ = !engine.advance(now, by == Upkeep::timer ? slice_items : call_items_max);
+    if (due && *due <= now) due_commit_ = commits_.decided();
+  }
+  // Nobody passes what is due and not applied yet: store time waits for it.
+  return STRAND_PLANTED("calls-pass-the-upkeep") ? now : engine.now();
 }
 
 Result<void> LocalStore::wait(Lock& lock, CommitNumber commit) {

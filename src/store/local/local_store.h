@@ -25,6 +25,8 @@ namespace strand::local {
 //             and the one that calls watches.
 // Durability: every answer waits until all that the engine had decided by then is written; answers
 //             from the archive show only what is written anyway.
+// Time:       what is due is applied before anything else. If it is more than a call should wait
+//             for, the timer applies it in slices, and store time waits for it: see apply_due().
 // Failure:    see Pipeline. A failed batch's answers are shown if the batch turns out to be there.
 class LocalStore final : public Store {
  public:
@@ -65,8 +67,11 @@ class LocalStore final : public Store {
   // Rings the timer if there is something for it to do before it would wake up.
   void arm_timer();
 
-  // Applies what is due, and returns the time to give to the engine: good until the lock is let go.
-  Time apply_due();
+  // Applies what is due, as far as the one who asks may, and returns the time to give to the
+  // engine: good until the lock is let go. While the store is catching up, that is an earlier time
+  // than the clock's, and only the timer goes on.
+  enum class Upkeep : std::uint8_t { call, timer };
+  Time apply_due(Upkeep by = Upkeep::call);
   // GroupCommit::wait, after which the timer is right again whatever happened.
   Result<void> wait(Lock& lock, engine::CommitNumber commit);
 
@@ -89,7 +94,8 @@ class LocalStore final : public Store {
   Watches watches_;
   GroupCommit commits_;
   // These are guarded by the lock of commits_.
-  engine::CommitNumber due_commit_ = 0;  // covers what was due at the latest time somebody looked
+  engine::CommitNumber due_commit_ = 0;  // covers what was due and has been applied
+  bool catching_up_ = false;             // something is due that has not been applied
   std::uint64_t rebuilds_ = 0;           // of the engine, as due_commit_ knows it
   Time timer_wakes_at_{};                // when it looks again; see serve_timer()
   base::Alarm alarm_;

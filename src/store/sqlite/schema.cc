@@ -45,7 +45,10 @@ constexpr std::array made_tables = {
   dedup_window_ms INTEGER NOT NULL,
   lease_ms INTEGER NOT NULL,
   starvation_after_ms INTEGER NOT NULL,
-  max_length INTEGER NOT NULL  -- 0: unlimited
+  max_length INTEGER NOT NULL,  -- 0: unlimited
+  backoff_jitter_percent INTEGER NOT NULL,
+  notice_queue TEXT,  -- told of dead letters
+  notice_key BLOB
 ))"},
     Made{"counters", R"(CREATE TABLE counters (
   queue INTEGER PRIMARY KEY,
@@ -70,6 +73,7 @@ constexpr std::array made_tables = {
   max_attempts INTEGER,
   notice_queue TEXT,  -- told when the message ends without an ack
   notice_key BLOB,
+  is_notice INTEGER NOT NULL,  -- tells of the end of another message
   topic TEXT,
   headers BLOB,  -- JSON: [["name","value"],...]; bytes if they are not UTF-8
   body BLOB,  -- unless it is in the table body
@@ -157,6 +161,7 @@ constexpr std::array made_tables = {
   max_attempts INTEGER,
   notice_queue TEXT,
   notice_key BLOB,
+  is_notice INTEGER NOT NULL,  -- tells of the end of another message
   topic TEXT,
   headers BLOB,
   body BLOB,

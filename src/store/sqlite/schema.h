@@ -9,7 +9,7 @@ namespace strand::sqlite {
 // In the header of the file, where `file` and others find out whose it is: "Strd".
 inline constexpr std::int64_t application_id = 0x53747264;
 // Raised when a table changes in a way that older versions cannot read.
-inline constexpr std::int64_t format_version = 2;
+inline constexpr std::int64_t format_version = 3;
 
 // What a file turned out to hold.
 enum class Contents { nothing, store };

@@ -81,6 +81,18 @@ void read(Row& row, engine::MetaRecord& record) {
   record.lowest_message = row.number();
 }
 
+void bind_address(const std::optional<Address>& address, Binder& out) {
+  address ? out.text(address->queue) : out.null();
+  address ? out.optional_blob(address->key) : out.null();
+}
+
+std::optional<Address> read_address(Row& row) {
+  auto queue = row.optional_text();
+  auto key = row.optional_blob();
+  if (!queue) return std::nullopt;
+  return Address{.queue = *std::move(queue), .key = std::move(key)};
+}
+
 void bind(const engine::QueueRecord& record, Binder& out) {
   const QueueSettings& settings = record.settings;
   out.text(record.name);
@@ -95,6 +107,8 @@ void bind(const engine::QueueRecord& record, Binder& out) {
   out.duration(settings.lease);
   out.duration(settings.starvation_after);
   out.number(settings.max_length);
+  out.integer(settings.backoff_jitter_percent);
+  bind_address(settings.dead_notice_to, out);
 }
 
 void read(Row& row, engine::QueueRecord& record) {
@@ -111,6 +125,8 @@ void read(Row& row, engine::QueueRecord& record) {
   settings.lease = row.duration();
   settings.starvation_after = row.duration();
   settings.max_length = row.number();
+  settings.backoff_jitter_percent = row.number32();
+  settings.dead_notice_to = read_address(row);
 }
 
 void bind(const engine::CountersRecord& record, Binder& out) {
@@ -130,7 +146,7 @@ void read(Row& row, engine::CountersRecord& record) {
 // The columns that a message and a dead letter share.
 #define STRAND_MESSAGE_COLUMNS                                                             \
   "key, priority, enqueued_at, due, expires_at, name, label, max_attempts, notice_queue, " \
-  "notice_key, topic, headers, body, body_bytes, body_at"
+  "notice_key, is_notice, topic, headers, body, body_bytes, body_at"
 
 void bind_message(const engine::MessageRecord& record, Binder& out) {
   out.optional_blob(record.key);
@@ -141,8 +157,8 @@ void bind_message(const engine::MessageRecord& record, Binder& out) {
   out.optional_blob(record.name);
   out.text(record.label);
   record.max_attempts ? out.integer(*record.max_attempts) : out.null();
-  record.dead_notice_to ? out.text(record.dead_notice_to->queue) : out.null();
-  record.dead_notice_to ? out.optional_blob(record.dead_notice_to->key) : out.null();
+  bind_address(record.dead_notice_to, out);
+  out.flag(record.notice);
   out.optional_text(record.topic);
   bind_headers(record.headers, out);
   record.body_at ? out.null() : out.blob(record.body);
@@ -159,11 +175,8 @@ void read_message(Row& row, engine::MessageRecord& record) {
   record.name = row.optional_blob();
   record.label = row.text();
   record.max_attempts = row.skip_null() ? std::nullopt : std::optional{row.number32()};
-  auto notice_queue = row.optional_text();
-  auto notice_key = row.optional_blob();
-  if (notice_queue) {
-    record.dead_notice_to = Address{.queue = *std::move(notice_queue), .key = notice_key};
-  }
+  record.dead_notice_to = read_address(row);
+  record.notice = row.flag();
   record.topic = row.optional_text();
   record.headers = read_headers(row);
   const bool elsewhere = row.skip_null();
@@ -522,9 +535,9 @@ constexpr Table table(std::string_view name, int columns, std::span<const KeyCol
 // In the order of Family.
 constexpr std::array<Table, engine::family_count> tables = {
     table<engine::MetaRecord>("meta", 9, meta_columns),
-    table<engine::QueueRecord>("queue", 13, queue_id_column),
+    table<engine::QueueRecord>("queue", 16, queue_id_column),
     table<engine::CountersRecord>("counters", 8, queue_column),
-    table<engine::MessageRecord>("message", 17, id_column),
+    table<engine::MessageRecord>("message", 18, id_column),
     Table{"body", 2, id_column, put_blob, get_blob},
     table<engine::StateRecord>("state", 7, id_column),
     table<engine::LaneRecord>("lane", 8, lane_columns),
@@ -533,7 +546,7 @@ constexpr std::array<Table, engine::family_count> tables = {
     table<engine::DedupRecord>("dedup", 4, dedup_columns),
     table<engine::ClientRecord>("client", 3, client_column),
     Table{"receipt", 5, request_columns, put_receipt, get_receipt},
-    Table{"dead", 22, dead_columns, put_dead, get_dead},
+    Table{"dead", 23, dead_columns, put_dead, get_dead},
     table<TopicSettings>("topic", 2, topic_column),
     Table{"subscription", 2, queue_column, put_text, get_text},
     table<engine::PublicationRecord>("retained", 8, retained_columns),
