@@ -79,7 +79,10 @@ class Work {
   // What is to happen together with the messages' fates: sends, publications, records, appends.
   // Its settles and its durability are the consumer's business. If the verdict is not ok, it is
   // discarded, and what was decided to be ok is undecided again: nothing is acked without it.
-  Transaction& transaction() { return transaction_; }
+  Transaction& transaction() {
+    if (!transaction_) transaction_ = std::make_unique<Transaction>();
+    return *transaction_;
+  }
 
   // The fate of one message of the batch, whatever the verdict over the others. The last one
   // counts.
@@ -96,12 +99,14 @@ class Work {
 
   using Fates = std::vector<std::pair<MessageId, Verdict>>;
   [[nodiscard]] const Fates& fates() const { return fates_; }
+  // None if the handler did not ask for one.
+  std::unique_ptr<Transaction>& own_transaction() { return transaction_; }
 
  private:
   const Lease& lease_;
   std::span<const Message> messages_;
   std::stop_token stop_;
-  Transaction transaction_;
+  std::unique_ptr<Transaction> transaction_;
   Fates fates_;
 };
 

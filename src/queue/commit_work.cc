@@ -13,16 +13,9 @@ namespace strand {
 namespace {
 
 constexpr std::size_t lanes_max = 1000;
-constexpr std::size_t lanes_enough = 32;
+constexpr std::size_t lanes_enough = 100;
 constexpr std::chrono::microseconds gather_at_most{500};
 constexpr std::size_t outcomes_max = 20'000;
-
-// Nothing but settles: then it can be written together with others.
-bool settles_only(const Transaction& transaction) {
-  return !transaction.id && transaction.remove_histories.empty() && transaction.appends.empty() &&
-         transaction.cancels.empty() && transaction.sends.empty() &&
-         transaction.publishes.empty() && transaction.records.empty() && !transaction.admin;
-}
 
 bool lease_is_over(const Error& error) {
   return error.code == Errc::lease_lost || error.code == Errc::message_not_leased ||
@@ -41,6 +34,14 @@ ConsumerTrouble::Kind kind_of(const Error& error) {
   return ConsumerTrouble::Kind::commit_refused;
 }
 
+// What a lane wants to be committed. A copy: it may have to be tried again.
+Transaction whole(const queue::HeldLane& held) {
+  Transaction transaction = held.rest ? *held.rest : Transaction{};
+  transaction.settles = {held.settle};
+  transaction.durability = held.durability;
+  return transaction;
+}
+
 }  // namespace
 
 void Consumer::Loop::run_committer() {
@@ -48,40 +49,49 @@ void Consumer::Loop::run_committer() {
   std::uint32_t failures = 0;
   while (true) {
     commit_.wait(lock, [&] { return closing_ || !finished_.empty(); });
-    if (finished_.empty()) return;
     commit_.wait_for(lock, gather_at_most, [&] { return !worth_waiting_for_more(); });
-    std::vector<HeldPointer> batch;
-    for (std::size_t outcomes = 0;
-         !finished_.empty() && batch.size() < lanes_max && outcomes < outcomes_max;
-         finished_.pop_front()) {
-      outcomes += finished_.front()->lease.messages.size();
-      batch.push_back(std::move(finished_.front()));
+    if (finished_.empty()) {
+      if (closing_) return;
+      continue;
     }
-    lock.unlock();
-    const auto results = commit(batch);
-    Afterwards afterwards;
-    bool failed = false;
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (results[i]) continue;
-      const Error& error = results[i].error();
-      afterwards.troubles.push_back(trouble(kind_of(error), *batch[i], error.message));
-      failed |= store_is_in_trouble(error);
+    if (commit_some(lock)) {
+      failures = 0;
+      continue;
     }
-    tell(std::move(afterwards));
-    lock.lock();
-    for (std::size_t i = 0; i < batch.size(); ++i)
-      committed(batch[i], results[i]);
-    failures = failed ? failures + 1 : 0;
-    if (!failed) continue;
     // Who stops waits for a store that recovers soon, and not for ever.
     constexpr std::uint32_t failures_max = 5;
-    if (closing_ && failures >= failures_max) {
+    if (++failures >= failures_max && closing_) {
       for (const HeldPointer& held : std::exchange(finished_, {}))
         drop(held);
     }
     static constexpr bool never = false;
     pause(lock, commit_, closing_ ? 0 : failures - 1, closing_ ? never : closing_);
   }
+}
+
+bool Consumer::Loop::commit_some(Lock& lock) {
+  std::vector<HeldPointer> batch;
+  for (std::size_t outcomes = 0;
+       !finished_.empty() && batch.size() < lanes_max && outcomes < outcomes_max;
+       finished_.pop_front()) {
+    outcomes += finished_.front()->settle.outcomes.size();
+    batch.push_back(std::move(finished_.front()));
+  }
+  lock.unlock();
+  const auto results = commit(batch);
+  Afterwards afterwards;
+  bool failed = false;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (results[i]) continue;
+    const Error& error = results[i].error();
+    afterwards.troubles.push_back(trouble(kind_of(error), *batch[i], error.message));
+    failed |= store_is_in_trouble(error);
+  }
+  tell(std::move(afterwards));
+  lock.lock();
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    committed(batch[i], results[i]);
+  return !failed;
 }
 
 // Where handlers take next to no time, a commit for each lane would cost more than they do. It
@@ -95,37 +105,35 @@ bool Consumer::Loop::worth_waiting_for_more() const {
 // One result for each. What settles and does nothing else is written in one transaction; if that
 // fails, because one of the leases is over, each is written by itself.
 std::vector<Result<Receipt>> Consumer::Loop::commit(std::span<const HeldPointer> batch) {
-  Transaction together;
+  std::vector<Transaction> transactions(1);  // the first for all that has nothing but a settle
+  Transaction& together = transactions.front();
   together.durability = Durability::async;
   std::vector<std::size_t> joined;
   std::vector<std::size_t> alone;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    Transaction& own = batch[i]->commit;
-    if (!settles_only(own)) {
+    Held& held = *batch[i];
+    if (held.rest) {
       alone.push_back(i);
       continue;
     }
     joined.push_back(i);
-    together.settles.push_back(std::move(own.settles.front()));
-    if (own.durability == Durability::sync) together.durability = Durability::sync;
+    together.settles.push_back(std::move(held.settle));
+    if (held.durability == Durability::sync) together.durability = Durability::sync;
   }
-
-  std::vector<Result<Receipt>> results(batch.size());
-  std::vector<Transaction> transactions;
-  if (!joined.empty()) transactions.push_back(std::move(together));
   for (const std::size_t i : alone)
-    transactions.push_back(batch[i]->commit);
+    transactions.push_back(whole(*batch[i]));
+
   auto applied = store_.apply(transactions);
-  for (std::size_t i = 0; i < joined.size(); ++i)
-    batch[joined[i]]->commit.settles.front() = std::move(transactions.front().settles[i]);
-  const std::size_t first = joined.empty() ? 0 : 1;
+  std::vector<Result<Receipt>> results(batch.size());
   for (std::size_t i = 0; i < alone.size(); ++i)
-    results[alone[i]] = std::move(applied[first + i]);
-  if (joined.empty() || applied.front()) return results;
+    results[alone[i]] = std::move(applied[1 + i]);
+  for (std::size_t i = 0; i < joined.size(); ++i)
+    batch[joined[i]]->settle = std::move(transactions.front().settles[i]);
+  if (applied.front()) return results;
 
   transactions.clear();
   for (const std::size_t i : joined)
-    transactions.push_back(batch[i]->commit);
+    transactions.push_back(whole(*batch[i]));
   applied = store_.apply(transactions);
   for (std::size_t i = 0; i < joined.size(); ++i)
     results[joined[i]] = std::move(applied[i]);
@@ -138,19 +146,17 @@ void Consumer::Loop::committed(const HeldPointer& held, const Result<Receipt>& r
     return;
   }
   held->refusals = 0;
-  count_settled(held->commit);
-  if (held->ends) {
+  count_settled(held->settle);
+  if (held->ends()) {
     drop(held);
     return;
   }
   held->drop_settled();
   if (stopping_) {
-    held->commit = queue::release_of(*held);
-    held->ends = true;
-    finish(held);
-    return;
+    release(held);
+  } else {
+    make_wait(held);
   }
-  make_wait(held);
 }
 
 void Consumer::Loop::refused(const HeldPointer& held, const Error& error) {
@@ -167,12 +173,10 @@ void Consumer::Loop::refused(const HeldPointer& held, const Error& error) {
   // The store will not take what the handler has added: that is a failure of the handler.
   constexpr std::uint32_t refusals_max = 2;
   if (++held->refusals > refusals_max) {
-    held->commit = queue::release_of(*held);
-    held->ends = true;
     if (held->refusals > refusals_max + 1) {
       drop(held);
     } else {
-      finish(held);
+      release(held);
     }
     return;
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <tuple>
 #include <utility>
 
 #include "base/assert.h"
@@ -12,9 +11,9 @@
 
 namespace strand {
 
-using queue::commit_of;
-using queue::release_of;
 using queue::settle_failure;
+using queue::settle_nothing;
+using queue::settle_success;
 
 // What a handler sees of a lane, while it runs.
 class Consumer::Loop::RunningWork final : public Work {
@@ -27,25 +26,24 @@ class Consumer::Loop::RunningWork final : public Work {
         durability_(durability) {}
 
   Result<Receipt> commit() override {
-    bool ends = true;
-    Transaction all = commit_of(held_, messages(), fates(), transaction(), ends);
+    Transaction all = own_transaction() ? *own_transaction() : Transaction{};
+    all.settles = {settle_success(held_, messages(), fates())};
     all.durability = durability_;
     auto receipt = store_.apply(all);
-    if (receipt) committed_.emplace(std::move(all), ends);
+    if (receipt) committed_ = std::move(all.settles.front());
     return receipt;
   }
 
-  // What commit() has written, and whether that ended the lease.
-  [[nodiscard]] const std::optional<std::pair<Transaction, bool>>& committed() const {
-    return committed_;
-  }
+  // What commit() has settled, if it was called.
+  [[nodiscard]] std::optional<Settle>& committed() { return committed_; }
   using Work::fates;
+  using Work::own_transaction;
 
  private:
   Store& store_;
   const Held& held_;
   const Durability durability_;
-  std::optional<std::pair<Transaction, bool>> committed_;
+  std::optional<Settle> committed_;
 };
 
 // --- Starting and stopping ---
@@ -135,12 +133,17 @@ void Consumer::Loop::release_unbegun(Afterwards& afterwards) {
       --gathering_;
       afterwards.watches.push_back(std::exchange(held->watch, {}));
     }
-    held->commit = release_of(*held);
-    held->ends = true;
-    finish(held);
+    release(held);
   }
   waiting_.clear();
   deferred_.clear();
+}
+
+void Consumer::Loop::release(const HeldPointer& held) {
+  held->settle = settle_nothing(*held);
+  held->rest.reset();
+  held->durability = Durability::async;
+  finish(held);
 }
 
 ConsumerStats Consumer::Loop::stats() const {
@@ -157,13 +160,30 @@ void Consumer::Loop::run_worker() {
   std::stop_source stop;
   Lock lock(mutex_);
   while (true) {
+    if (handlers_are_quick()) help(lock);
+    ++idle_workers_;
+    if (wants_leaser()) lease_.notify_one();
     work_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+    --idle_workers_;
     if (stopping_) return;
     const HeldPointer held = std::move(waiting_.front());
     waiting_.pop_front();
-    if (wants_lanes()) lease_.notify_one();
+    if (wants_leaser()) lease_.notify_one();
     run_handler(lock, held, stop);
   }
+}
+
+// Where handlers take next to no time, passing lanes from thread to thread costs more than they do.
+bool Consumer::Loop::handlers_are_quick() const {
+  constexpr double quick_s = 20e-6;
+  return handler_seconds_ < quick_s;
+}
+
+// Then a worker does the work of the other threads, before it would have to wait for them.
+void Consumer::Loop::help(Lock& lock) {
+  if (stopping_) return;
+  if (!finished_.empty() && !worth_waiting_for_more()) commit_some(lock);
+  if (waiting_.empty() && !stopping_ && !leasing_ && wants_lanes()) lease_from_all(lock);
 }
 
 void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop) {
@@ -177,12 +197,15 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
   in_handlers_.push_back(held);
   ++stats_.batches;
   const auto messages = held->hand_out(batch_limits_);
+  // Looking at the clock takes as long as a quick handler; now and then is enough.
+  const bool timed = stats_.batches % 8 == 1 || !handlers_are_quick();
   lock.unlock();
 
-  const auto began = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  const auto began = timed ? Clock::now() : Clock::time_point{};
   RunningWork work(store_, *held, messages, options_.durability);
   Verdict verdict = call_handler(work);
-  const auto took = std::chrono::steady_clock::now() - began;
+  const auto took = timed ? Clock::now() - began : Clock::duration{};
 
   Afterwards afterwards;
   const bool failed = !work.committed() && (verdict.kind() == Verdict::Kind::retry ||
@@ -191,13 +214,13 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
   tell(std::move(afterwards));
 
   lock.lock();
-  note_handler_time(took);
+  if (timed) note_handler_time(took);
   held->stop_at.reset();
   if (work.committed()) {
-    std::tie(held->commit, held->ends) = *work.committed();
+    held->settle = *std::move(work.committed());
     committed(held, Receipt{});
   } else {
-    handled(held, messages, work.fates(), std::move(verdict), std::move(work.transaction()));
+    handled(held, messages, work.fates(), std::move(verdict), std::move(work.own_transaction()));
   }
   leave_lane(held);
   if (stopping_) changed_.notify_all();
@@ -215,21 +238,23 @@ Verdict Consumer::Loop::call_handler(Work& work) {
 
 // Takes what the handler has decided towards its commit.
 void Consumer::Loop::handled(const HeldPointer& held, std::span<const Message> messages,
-                             const queue::Fates& fates, Verdict verdict, Transaction rest) {
+                             const queue::Fates& fates, Verdict verdict,
+                             std::unique_ptr<Transaction> rest) {
+  held->durability = options_.durability;
   if (verdict.kind() == Verdict::Kind::ok) {
-    held->commit = commit_of(*held, messages, fates, std::move(rest), held->ends);
-    held->commit.durability = options_.durability;
+    held->settle = settle_success(*held, messages, fates);
+    held->rest = std::move(rest);
     finish(held);
     return;
   }
   // It may have failed only because it was told to stop.
   if (hurrying_) verdict = Verdict::release();
-  const auto after = settle_failure(*held, messages, fates, verdict);
-  held->commit.durability = options_.durability;
-  if (after.commit) {
-    finish(held);
-  } else {
+  held->settle = settle_failure(*held, messages, fates, verdict);
+  held->rest.reset();
+  if (held->settle.outcomes.empty()) {
     make_wait(held);
+  } else {
+    finish(held);
   }
 }
 
@@ -272,8 +297,8 @@ void Consumer::Loop::leave_lane(const HeldPointer& held) {
 void Consumer::Loop::finish(const HeldPointer& held) {
   held->stage = Stage::committing;
   finished_.push_back(held);
-  // Between the first one and enough of them, the committer would be woken for nothing.
-  if (finished_.size() == 1 || !worth_waiting_for_more()) commit_.notify_one();
+  // Of quick handlers the worker itself commits what there is, unless the next one is not quick.
+  if (finished_.size() == 1 || !handlers_are_quick()) commit_.notify_one();
 }
 
 // The lane is out of our hands.
@@ -281,27 +306,25 @@ void Consumer::Loop::drop(const HeldPointer& held) {
   held_.back()->place = held->place;
   std::swap(held_[held->place], held_.back());
   held_.pop_back();
-  if (wants_lanes()) lease_.notify_one();
+  if (wants_leaser()) lease_.notify_one();
 }
 
-void Consumer::Loop::count_settled(const Transaction& transaction) {
-  for (const Settle& settle : transaction.settles) {
-    stats_.messages += settle.outcomes.size();
-    for (const Outcome& outcome : settle.outcomes) {
-      switch (outcome.kind) {
-        case Outcome::Kind::ack:
-          ++stats_.acked;
-          break;
-        case Outcome::Kind::retry:
-          ++stats_.retried;
-          break;
-        case Outcome::Kind::dead:
-          ++stats_.dead;
-          break;
-        case Outcome::Kind::release:
-          ++stats_.released;
-          break;
-      }
+void Consumer::Loop::count_settled(const Settle& settle) {
+  stats_.messages += settle.outcomes.size();
+  for (const Outcome& outcome : settle.outcomes) {
+    switch (outcome.kind) {
+      case Outcome::Kind::ack:
+        ++stats_.acked;
+        break;
+      case Outcome::Kind::retry:
+        ++stats_.retried;
+        break;
+      case Outcome::Kind::dead:
+        ++stats_.dead;
+        break;
+      case Outcome::Kind::release:
+        ++stats_.released;
+        break;
     }
   }
 }

@@ -67,16 +67,19 @@ class Consumer::Loop {
   // --- consumer_loop.cc: workers ---
   void run_worker();
   void run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop);
+  [[nodiscard]] bool handlers_are_quick() const;
+  void help(Lock& lock);
+  void release(const HeldPointer& held);
   Verdict call_handler(Work& work);
   void handled(const HeldPointer& held, std::span<const Message> messages,
-               const queue::Fates& fates, Verdict verdict, Transaction rest);
+               const queue::Fates& fates, Verdict verdict, std::unique_ptr<Transaction> rest);
   void hold(const HeldPointer& held);
   void make_wait(const HeldPointer& held);
   void finish(const HeldPointer& held);
   void drop(const HeldPointer& held);
   void leave_lane(const HeldPointer& held);
   void release_unbegun(Afterwards& afterwards);
-  void count_settled(const Transaction& transaction);
+  void count_settled(const Settle& settle);
   void tell(Afterwards afterwards);
   [[nodiscard]] static ConsumerTrouble trouble(Kind kind, const Held& held, std::string reason);
   void note_handler_time(std::chrono::steady_clock::duration time);
@@ -84,6 +87,7 @@ class Consumer::Loop {
   // --- lease_lanes.cc ---
   void run_leaser();
   [[nodiscard]] bool wants_lanes() const;
+  [[nodiscard]] bool wants_leaser() const;
   [[nodiscard]] std::size_t room() const;
   [[nodiscard]] std::size_t lanes_wanted() const;
   void lease_from_all(Lock& lock);
@@ -101,6 +105,8 @@ class Consumer::Loop {
   // --- commit_work.cc ---
   void run_committer();
   [[nodiscard]] bool worth_waiting_for_more() const;
+  // Whether the store took it.
+  bool commit_some(Lock& lock);
   std::vector<Result<Receipt>> commit(std::span<const HeldPointer> batch);
   void committed(const HeldPointer& held, const Result<Receipt>& result);
   void refused(const HeldPointer& held, const Error& error);
@@ -134,6 +140,8 @@ class Consumer::Loop {
   std::vector<HeldPointer> in_handlers_;  // at most one for each worker
   std::vector<HeldPointer> deferred_;     // seldom any
   std::size_t gathering_ = 0;
+  std::size_t idle_workers_ = 0;
+  bool leasing_ = false;        // somebody is about it
   double handler_seconds_ = 0;  // a moving mean
 
   std::uint64_t idle_asked_ = 0;      // how often somebody asked whether it is idle

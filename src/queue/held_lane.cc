@@ -47,12 +47,6 @@ Outcome outcome_of(MessageId id, const Verdict& verdict) {
   return outcome;
 }
 
-Settle& settle_of(const HeldLane& held, Transaction& transaction) {
-  Settle& settle = transaction.settles.emplace_back();
-  settle.token = held.lease.token;
-  return settle;
-}
-
 // A message that is to be tried again, or was given back, stands before those behind it: they must
 // not be handled under this lease.
 bool holds_back(const Outcome& outcome) {
@@ -79,8 +73,7 @@ std::span<const Message> HeldLane::hand_out(const BatchLimits& limits) {
 }
 
 void HeldLane::drop_settled() {
-  if (commit.settles.empty()) return;
-  const auto& outcomes = commit.settles.front().outcomes;
+  const auto& outcomes = settle.outcomes;
   const auto first = lease.messages.begin();
   // Usually those that were handed out, in their order.
   const bool in_order = std::ranges::equal(
@@ -95,25 +88,20 @@ void HeldLane::drop_settled() {
   });
 }
 
-Transaction commit_of(const HeldLane& held, std::span<const Message> messages, const Fates& fates,
-                      Transaction rest, bool& ends) {
-  rest.settles.clear();
-  Settle& settle = settle_of(held, rest);
+Settle settle_success(const HeldLane& held, std::span<const Message> messages, const Fates& fates) {
+  Settle settle = settle_nothing(held);
   settle.outcomes.reserve(messages.size());
-  const Verdict ok = Verdict::ok();
   for (const Message& message : messages) {
-    const Verdict* fate = find(fates, message.id);
-    settle.outcomes.push_back(outcome_of(message.id, fate ? *fate : ok));
+    const Verdict* fate = fates.empty() ? nullptr : find(fates, message.id);
+    settle.outcomes.push_back(fate ? outcome_of(message.id, *fate) : Outcome{.id = message.id});
   }
-  ends = ends_with(held, settle);
-  settle.then = ends ? Settle::Then::end : Settle::Then::keep;
-  return rest;
+  if (!ends_with(held, settle)) settle.then = Settle::Then::keep;
+  return settle;
 }
 
-AfterFailure settle_failure(HeldLane& held, std::span<const Message> messages, const Fates& fates,
-                            const Verdict& verdict) {
-  held.commit = {};
-  Settle& settle = settle_of(held, held.commit);
+Settle settle_failure(HeldLane& held, std::span<const Message> messages, const Fates& fates,
+                      const Verdict& verdict) {
+  Settle settle = settle_nothing(held);
   std::vector<MessageId> undecided;
   for (const Message& message : messages) {
     const Verdict* fate = find(fates, message.id);
@@ -123,26 +111,21 @@ AfterFailure settle_failure(HeldLane& held, std::span<const Message> messages, c
       undecided.push_back(message.id);
     }
   }
-  AfterFailure after;
   // Given back: whichever message it was.
   const bool all_alike = verdict.kind() == Verdict::Kind::release || undecided.size() == 1;
   if (all_alike) {
     for (const MessageId id : undecided)
       settle.outcomes.push_back(outcome_of(id, verdict));
   }
-  after.commit = !settle.outcomes.empty();
-  held.ends = after.commit && ends_with(held, settle);
-  after.ask_again = !all_alike && !held.ends;
-  held.singly = held.singly || after.ask_again;
-  settle.then = held.ends ? Settle::Then::end : Settle::Then::keep;
-  return after;
+  if (!ends_with(held, settle)) settle.then = Settle::Then::keep;
+  held.singly = held.singly || !all_alike;
+  return settle;
 }
 
-Transaction release_of(const HeldLane& held) {
-  Transaction transaction;
-  transaction.durability = Durability::async;
-  settle_of(held, transaction);
-  return transaction;
+Settle settle_nothing(const HeldLane& held) {
+  Settle settle;
+  settle.token = held.lease.token;
+  return settle;
 }
 
 std::string fit_reason(std::string_view text) {

@@ -25,9 +25,9 @@ struct BatchLimits {
 
 // One lane in a consumer's hands, from its lease to the commit that ends it.
 //
-// Threads: none of its own; belongs to one thread at a time, which the loop sees to. Times are
-// those
-//          of the consumer's clock.
+// Times are those of the consumer's clock.
+//
+// Threads: none of its own; belongs to one thread at a time, which the loop sees to.
 struct HeldLane {
   enum class Stage : std::uint8_t {
     gathering,   // waits for more messages
@@ -53,8 +53,10 @@ struct HeldLane {
   bool poked = false;                     // gathering: more may have come
   Watch watch;                            // gathering
 
-  Transaction commit;
-  bool ends = true;            // the commit ends the lease
+  // To be committed: what becomes of the messages, and what is to happen with it, if anything.
+  Settle settle;
+  std::unique_ptr<Transaction> rest;
+  Durability durability = Durability::sync;
   std::uint32_t refusals = 0;  // of commits, one after the other
 
   // Two leases of one lane. Unkeyed messages have no lane to share.
@@ -64,6 +66,7 @@ struct HeldLane {
 
   // The messages for the next handler call, in order; at least one if any are left.
   std::span<const Message> hand_out(const BatchLimits& limits);
+  [[nodiscard]] bool ends() const { return settle.then != Settle::Then::keep; }
   // What the last commit settled is not handed out again.
   void drop_settled();
 };
@@ -71,19 +74,15 @@ using HeldPointer = std::shared_ptr<HeldLane>;
 
 // Settles everything by the fates that the handler decided; the others are acked. The lease goes on
 // if more messages are left.
-Transaction commit_of(const HeldLane& held, std::span<const Message> messages, const Fates& fates,
-                      Transaction rest, bool& ends);
+Settle settle_success(const HeldLane& held, std::span<const Message> messages, const Fates& fates);
 
-// What follows from a verdict that is not ok.
-struct AfterFailure {
-  bool commit = false;     // held.commit has something to write
-  bool ask_again = false;  // what is left is to be handed out one at a time
-};
-AfterFailure settle_failure(HeldLane& held, std::span<const Message> messages, const Fates& fates,
-                            const Verdict& verdict);
+// Settles what can be settled after a verdict that is not ok; it may be nothing. If that verdict
+// does not say which message failed, the rest is to be handed out one at a time.
+Settle settle_failure(HeldLane& held, std::span<const Message> messages, const Fates& fates,
+                      const Verdict& verdict);
 
 // Ends a lease and settles nothing: what it carries is released, charged nothing.
-Transaction release_of(const HeldLane& held);
+Settle settle_nothing(const HeldLane& held);
 
 // Text that a store takes as a reason: what is too long is cut.
 std::string fit_reason(std::string_view text);

@@ -15,7 +15,7 @@ namespace {
 // The work that is kept at hand: so much that nobody waits for a lease or a sync in between, and
 // not so much that another consumer could have had it.
 constexpr double seconds_at_hand = 0.01;
-constexpr std::size_t lanes_at_hand_max = 1000;
+constexpr std::size_t lanes_at_hand_max = 256;
 constexpr std::size_t lanes_gathering_max = 1000;
 
 // What a store allows for one request by default.
@@ -31,11 +31,11 @@ constexpr std::uint32_t pause_doublings_max = 6;
 void Consumer::Loop::run_leaser() {
   Lock lock(mutex_);
   while (true) {
-    lease_.wait(lock, [&] { return stopping_ || wants_lanes() || next_to_gather(); });
+    lease_.wait(lock, [&] { return stopping_ || wants_leaser() || next_to_gather(); });
     if (stopping_) return;
     while (const HeldPointer held = next_to_gather())
       gather_more(lock, held);
-    if (!stopping_ && wants_lanes()) lease_from_all(lock);
+    if (!stopping_ && wants_leaser()) lease_from_all(lock);
   }
 }
 
@@ -64,7 +64,13 @@ bool Consumer::Loop::wants_lanes() const {
   return waiting_.size() < options_.workers || free * 4 >= lanes_wanted();
 }
 
+// Workers with quick handlers lease for themselves, unless some of them sleep.
+bool Consumer::Loop::wants_leaser() const {
+  return !leasing_ && (idle_workers_ > 0 || !handlers_are_quick()) && wants_lanes();
+}
+
 void Consumer::Loop::lease_from_all(Lock& lock) {
+  leasing_ = true;
   const std::uint64_t asked = idle_asked_;
   const bool look_everywhere = idle_asked_ > idle_confirmed_ && held_.empty();
   bool answered = true;
@@ -74,6 +80,7 @@ void Consumer::Loop::lease_from_all(Lock& lock) {
     if (queue.may_have || look_everywhere) answered = lease_from(lock, queue);
   }
   const bool may_have = std::ranges::any_of(queues_, &Queue::may_have);
+  leasing_ = false;
   if (look_everywhere && answered && held_.empty() && !may_have) {
     idle_confirmed_ = asked;
     changed_.notify_all();
