@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::size_t lanes_max = 1000;
 constexpr std::size_t lanes_enough = 100;
-constexpr std::chrono::microseconds gather_at_most{500};
+// Workers with quick handlers commit for themselves, and wake nobody for it. While lanes are in
+// flight somebody has to look whether one of them is stuck before it came to that.
+constexpr std::chrono::milliseconds look_every{2};
 constexpr std::size_t outcomes_max = 20'000;
 
 bool lease_is_over(const Error& error) {
@@ -48,8 +50,9 @@ void Consumer::Loop::run_committer() {
   Lock lock(mutex_);
   std::uint32_t failures = 0;
   while (true) {
-    commit_.wait(lock, [&] { return closing_ || !finished_.empty(); });
-    commit_.wait_for(lock, gather_at_most, [&] { return !worth_waiting_for_more(); });
+    commit_.wait(lock, [&] { return closing_ || !held_.empty(); });
+    commit_.wait_for(lock, look_every,
+                     [&] { return closing_ || (!finished_.empty() && !handlers_are_quick()); });
     if (finished_.empty()) {
       if (closing_) return;
       continue;

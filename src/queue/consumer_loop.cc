@@ -261,6 +261,7 @@ void Consumer::Loop::handled(const HeldPointer& held, std::span<const Message> m
 void Consumer::Loop::hold(const HeldPointer& held) {
   held->place = held_.size();
   held_.push_back(held);
+  if (held_.size() == 1) commit_.notify_one();
 }
 
 // Passes a lane on to the workers, unless an earlier handler of it still runs.
@@ -297,8 +298,7 @@ void Consumer::Loop::leave_lane(const HeldPointer& held) {
 void Consumer::Loop::finish(const HeldPointer& held) {
   held->stage = Stage::committing;
   finished_.push_back(held);
-  // Of quick handlers the worker itself commits what there is, unless the next one is not quick.
-  if (finished_.size() == 1 || !handlers_are_quick()) commit_.notify_one();
+  if (!handlers_are_quick()) commit_.notify_one();
 }
 
 // The lane is out of our hands.

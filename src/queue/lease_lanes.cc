@@ -172,8 +172,16 @@ void Consumer::Loop::begin_gathering(Lock& lock, const HeldPointer& held, Durati
     lease_.notify_one();
   });
   lock.lock();
-  held->watch = std::move(watch);
-  held->poked = true;  // something may have come between the lease and the watch
+  if (held->stage == Stage::gathering) {
+    held->watch = std::move(watch);
+    held->poked = true;  // something may have come between the lease and the watch
+    lease_.notify_one();
+    return;
+  }
+  // Its window has passed already. A callback that runs now wants the lock.
+  lock.unlock();
+  watch.reset();
+  lock.lock();
 }
 
 Consumer::Loop::HeldPointer Consumer::Loop::next_to_gather() const {
