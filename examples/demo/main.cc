@@ -8,6 +8,7 @@
 
 int main() {
   try {
+    demo::OtherProcess other(demo::send_lease_and_die);
     demo::Stage stage;
     std::cout << "Strand: durable, ordered, per-key work. Six scenes on embedded RocksDB.\n";
     demo::many_workers(stage);
@@ -15,7 +16,7 @@ int main() {
     demo::a_message_that_fails(stage);
     demo::one_transaction(stage);
     demo::close_and_open(stage);
-    demo::a_killed_process(stage);
+    demo::a_killed_process(stage, other);
     demo::nothing_is_lost(stage);
     std::cout << "\nEvery line with a ✓ was checked while you watched. Next:\n"
                  "   build/release/strand help  the command line\n"

@@ -127,20 +127,23 @@ void close_and_open(Stage& stage) {
   need(ack(stage.store(), next));
 }
 
-void a_killed_process(Stage& stage) {
+namespace {
+
+constexpr int steps = 500;
+
+}  // namespace
+
+void send_lease_and_die(strand::Store& store) {
+  for (int i = 1; i <= steps; ++i)
+    send(store, {message("orders", "dave", "step " + std::to_string(i))});
+  static_cast<void>(lease(store, "orders", "dave"));
+  ::kill(::getpid(), SIGKILL);
+}
+
+void a_killed_process(Stage& stage, OtherProcess& other) {
   std::cout << "\n6. A process that is killed with work in its hands\n" << std::flush;
-  constexpr int messages = 500;
   stage.close();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    stage.open();
-    for (int i = 1; i <= messages; ++i)
-      send(stage.store(), {message("orders", "dave", "step " + std::to_string(i))});
-    static_cast<void>(lease(stage.store(), "orders", "dave"));
-    ::kill(::getpid(), SIGKILL);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
+  const int status = other.play(stage.url(), stage.time());
   claim(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
         "another process sends 500 steps, leases them, and dies of kill -9");
   stage.open();
@@ -150,7 +153,7 @@ void a_killed_process(Stage& stage) {
   claim(bodies(next) == "step 1", "when it has run out, 'step 1' comes first, and alone");
   need(ack(stage.store(), next));
   const Lease rest = lease(stage.store(), "orders", "dave");
-  claim(rest.messages.size() == messages - 1 && rest.messages.back().body == "step 500",
+  claim(rest.messages.size() == steps - 1 && rest.messages.back().body == "step 500",
         "then all the others, in order: nothing confirmed was lost");
   need(ack(stage.store(), rest));
 }

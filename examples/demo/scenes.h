@@ -17,7 +17,9 @@ void one_transaction(Stage& stage);
 // A store that is closed with work in it.
 void close_and_open(Stage& stage);
 // The books of every queue balance.
-void a_killed_process(Stage& stage);
+// What the other process does in the scene after it.
+void send_lease_and_die(strand::Store& store);
+void a_killed_process(Stage& stage, OtherProcess& other);
 void nothing_is_lost(Stage& stage);
 
 }  // namespace demo

@@ -6,6 +6,8 @@
 #include <system_error>
 
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace demo {
 
@@ -20,6 +22,45 @@ void say(std::string_view line) { std::cout << "   " << line << std::endl; }
 void claim(bool holds, std::string_view what) {
   if (!holds) throw Broken("this should be so, and is not: " + std::string(what));
   std::cout << " ✓ " << what << std::endl;
+}
+
+OtherProcess::OtherProcess(void (*scene)(Store& store)) {
+  int ends[2] = {};
+  if (::pipe(ends) != 0) throw Broken("cannot make a pipe");
+  id_ = ::fork();
+  if (id_ < 0) throw Broken("cannot start another process");
+  if (id_ > 0) {
+    ::close(ends[0]);
+    pipe_ = ends[1];
+    return;
+  }
+  ::close(ends[1]);
+  std::string told;  // the time, a space, the URL
+  char byte = 0;
+  while (::read(ends[0], &byte, 1) == 1)
+    told += byte;
+  if (told.empty()) ::_exit(0);  // it never came to its scene
+  strand::OpenOptions options;
+  options.clock =
+      std::make_shared<strand::ManualClock>(strand::Time{strand::Duration{std::stoll(told)}});
+  scene(*need(strand::open(told.substr(told.find(' ') + 1), options)));
+  ::_exit(0);
+}
+
+OtherProcess::~OtherProcess() {
+  if (pipe_ >= 0) play("", strand::Time{});
+}
+
+int OtherProcess::play(const std::string& url, strand::Time time) {
+  if (!url.empty()) {
+    const std::string told = std::to_string(time.time_since_epoch().count()) + " " + url;
+    if (::write(pipe_, told.data(), told.size()) < 0) throw Broken("the other process is gone");
+  }
+  ::close(pipe_);
+  pipe_ = -1;
+  int status = 0;
+  ::waitpid(id_, &status, 0);
+  return status;
 }
 
 Stage::Stage() : clock_(std::make_shared<strand::ManualClock>()) {

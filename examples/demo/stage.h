@@ -32,6 +32,24 @@ T need(strand::Result<T> result) {
   return *std::move(result);
 }
 
+// Another process. It is there from the start and waits for its scene, because a program must not
+// be forked once it has threads.
+class OtherProcess {
+ public:
+  // What it will do with the store that it is told, opened for it.
+  explicit OtherProcess(void (*scene)(strand::Store& store));
+  OtherProcess(const OtherProcess&) = delete;
+  OtherProcess& operator=(const OtherProcess&) = delete;
+  ~OtherProcess();
+
+  // Lets it play, and waits for its end: the status that waitpid tells.
+  int play(const std::string& url, strand::Time time);
+
+ private:
+  int pipe_ = -1;
+  int id_ = -1;
+};
+
 // The store of all scenes, in a folder that goes with it. Its clock is moved by hand, so that a
 // minute passes at once.
 class Stage {
@@ -43,6 +61,7 @@ class Stage {
 
   [[nodiscard]] std::string url() const { return "rocksdb:" + (folder_ / "store").native(); }
   [[nodiscard]] strand::Store& store() { return *store_; }
+  [[nodiscard]] strand::Time time() const { return clock_->wall(); }
   void let_pass(strand::Duration time) { clock_->advance(time); }
   void close() { store_.reset(); }
   void open();

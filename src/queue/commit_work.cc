@@ -38,7 +38,8 @@ ConsumerTrouble::Kind kind_of(const Error& error) {
 
 // What a lane wants to be committed. A copy: it may have to be tried again.
 Transaction whole(const queue::HeldLane& held) {
-  Transaction transaction = held.rest ? *held.rest : Transaction{};
+  const bool bare = !held.rest || STRAND_PLANTED("consumer-acks-without-its-sends");
+  Transaction transaction = bare ? Transaction{} : *held.rest;
   transaction.settles = {held.settle};
   transaction.durability = held.durability;
   return transaction;
@@ -111,6 +112,7 @@ std::vector<Result<Receipt>> Consumer::Loop::commit(std::span<const HeldPointer>
   std::vector<Transaction> transactions(1);  // the first for all that has nothing but a settle
   Transaction& together = transactions.front();
   together.durability = Durability::async;
+  together.settles.reserve(batch.size());
   std::vector<std::size_t> joined;
   std::vector<std::size_t> alone;
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -120,7 +122,10 @@ std::vector<Result<Receipt>> Consumer::Loop::commit(std::span<const HeldPointer>
       continue;
     }
     joined.push_back(i);
-    together.settles.push_back(std::move(held.settle));
+    Settle& settle = together.settles.emplace_back();
+    settle.token = held.settle.token;
+    settle.outcomes = std::move(held.settle.outcomes);  // lent, see below
+    settle.then = held.settle.then;
     if (held.durability == Durability::sync) together.durability = Durability::sync;
   }
   for (const std::size_t i : alone)
@@ -131,7 +136,7 @@ std::vector<Result<Receipt>> Consumer::Loop::commit(std::span<const HeldPointer>
   for (std::size_t i = 0; i < alone.size(); ++i)
     results[alone[i]] = std::move(applied[1 + i]);
   for (std::size_t i = 0; i < joined.size(); ++i)
-    batch[joined[i]]->settle = std::move(transactions.front().settles[i]);
+    batch[joined[i]]->settle.outcomes = std::move(transactions.front().settles[i].outcomes);
   if (applied.front()) return results;
 
   transactions.clear();
@@ -170,6 +175,10 @@ void Consumer::Loop::refused(const HeldPointer& held, const Error& error) {
   }
   if (store_is_in_trouble(error)) {
     // A settle is applied once at most, so it may be repeated whatever became of it.
+    if (STRAND_PLANTED("consumer-gives-up-a-commit")) {
+      drop(held);
+      return;
+    }
     finish(held);
     return;
   }

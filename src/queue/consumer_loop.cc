@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/planted.h"
 
 // The life of the loop, and the workers.
 
@@ -64,7 +65,7 @@ void Consumer::Loop::start() {
   for (Queue& queue : queues_) {
     queue.watch = store_.watch(WatchQueue{queue.name}, [this, &queue] {
       const std::lock_guard lock(mutex_);
-      queue.may_have = true;
+      queue.may_have = !STRAND_PLANTED("consumer-wakes-nobody");
       lease_.notify_one();
     });
   }
@@ -207,11 +208,13 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
   Verdict verdict = call_handler(work);
   const auto took = timed ? Clock::now() - began : Clock::duration{};
 
-  Afterwards afterwards;
   const bool failed = !work.committed() && (verdict.kind() == Verdict::Kind::retry ||
                                             verdict.kind() == Verdict::Kind::dead);
-  if (failed) afterwards.troubles.push_back(trouble(Kind::handler_failed, *held, verdict.reason()));
-  tell(std::move(afterwards));
+  if (failed) {
+    Afterwards afterwards;
+    afterwards.troubles.push_back(trouble(Kind::handler_failed, *held, verdict.reason()));
+    tell(std::move(afterwards));
+  }
 
   lock.lock();
   if (timed) note_handler_time(took);
@@ -248,7 +251,8 @@ void Consumer::Loop::handled(const HeldPointer& held, std::span<const Message> m
     return;
   }
   // It may have failed only because it was told to stop.
-  if (hurrying_) verdict = Verdict::release();
+  const bool charges = STRAND_PLANTED("consumer-stop-charges");
+  if (hurrying_ && !charges) verdict = Verdict::release();
   held->settle = settle_failure(*held, messages, fates, verdict);
   held->rest.reset();
   if (held->settle.outcomes.empty()) {
@@ -269,7 +273,8 @@ void Consumer::Loop::make_wait(const HeldPointer& held) {
   const auto same = [&](const HeldPointer& other) {
     return other != held && other->same_lane(*held);
   };
-  if (std::ranges::any_of(in_handlers_, same)) {
+  const bool defers = !STRAND_PLANTED("consumer-two-handlers-of-a-lane");
+  if (defers && std::ranges::any_of(in_handlers_, same)) {
     held->stage = Stage::deferred;
     // A lane has one lease: another one that waits here is lost.
     const auto before = std::ranges::find_if(deferred_, same);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/planted.h"
 #include "base/text.h"
 
 namespace strand::queue {
@@ -50,6 +51,7 @@ Outcome outcome_of(MessageId id, const Verdict& verdict) {
 // A message that is to be tried again, or was given back, stands before those behind it: they must
 // not be handled under this lease.
 bool holds_back(const Outcome& outcome) {
+  if (STRAND_PLANTED("consumer-goes-on-behind-a-retry")) return false;
   return outcome.kind == Outcome::Kind::retry || outcome.kind == Outcome::Kind::release;
 }
 
@@ -105,13 +107,15 @@ Settle settle_failure(HeldLane& held, std::span<const Message> messages, const F
   std::vector<MessageId> undecided;
   for (const Message& message : messages) {
     const Verdict* fate = find(fates, message.id);
-    if (fate != nullptr && fate->kind() != Verdict::Kind::ok) {
+    const bool acks = STRAND_PLANTED("consumer-acks-what-was-not-committed");
+    if (fate != nullptr && (acks || fate->kind() != Verdict::Kind::ok)) {
       settle.outcomes.push_back(outcome_of(message.id, *fate));
     } else {
       undecided.push_back(message.id);
     }
   }
   // Given back: whichever message it was.
+  if (STRAND_PLANTED("consumer-charges-the-first")) undecided.resize(1);
   const bool all_alike = verdict.kind() == Verdict::Kind::release || undecided.size() == 1;
   if (all_alike) {
     for (const MessageId id : undecided)

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/planted.h"
 #include "queue/consumer_loop.h"
 
 // What the leaser does: gets lanes as long as there is room for them, and more messages for those
@@ -49,7 +50,8 @@ std::size_t Consumer::Loop::lanes_wanted() const {
 
 std::size_t Consumer::Loop::room() const {
   if (gathering_ >= lanes_gathering_max) return 0;
-  const std::size_t wanted = lanes_wanted();
+  const std::size_t wanted =
+      lanes_wanted() + (STRAND_PLANTED("consumer-leases-too-much") ? lanes_at_hand_max : 0);
   const std::size_t taken = held_.size() - gathering_;
   return wanted > taken ? wanted - taken : 0;
 }
@@ -174,7 +176,8 @@ void Consumer::Loop::begin_gathering(Lock& lock, const HeldPointer& held, Durati
   lock.lock();
   if (held->stage == Stage::gathering) {
     held->watch = std::move(watch);
-    held->poked = true;  // something may have come between the lease and the watch
+    // Something may have come between the lease and the watch.
+    held->poked = !STRAND_PLANTED("consumer-gathers-too-little");
     lease_.notify_one();
     return;
   }

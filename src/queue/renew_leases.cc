@@ -2,6 +2,7 @@
 #include <map>
 #include <utility>
 
+#include "base/planted.h"
 #include "queue/consumer_loop.h"
 
 // What the renewer does: keeps leases alive, ends the time of handlers and of gathering.
@@ -35,6 +36,7 @@ std::optional<Duration> Consumer::Loop::serve_times(Lock& lock) {
       afterwards.stops.push_back(held->stop);
     }
     // A little early, so that leases that were taken one after the other are renewed together.
+    if (STRAND_PLANTED("consumer-does-not-renew")) continue;
     if (held->renewed && held->renew_at <= reached + held->length / 6) {
       due[held->length].push_back(held);
     }
@@ -92,6 +94,7 @@ void Consumer::Loop::lost(const HeldPointer& held, Afterwards& afterwards) {
     case Stage::committing:
       return;  // perhaps because its commit has just ended it
     case Stage::running:
+      if (STRAND_PLANTED("consumer-lost-lease-not-told")) return;
       afterwards.stops.push_back(held->stop);
       return;
     case Stage::gathering:

@@ -5,14 +5,14 @@ import pathlib
 import re
 
 LIST = "tests/plant/bugs.txt"
-LAYERS = {"engine", "contract", "local", "check", "rocksdb", "sqlite"}
+LAYERS = {"engine", "contract", "local", "check", "rocksdb", "sqlite", "queue"}
 PLANTED = re.compile(r'STRAND_PLANTED\(\s*"([^"]*)"\s*\)')
 
 
 @dataclasses.dataclass
 class Bug:
     name: str
-    where: str  # a file below src/store/
+    where: str  # a file below src/store/, or in src/queue/
     rules: str
     source: str  # rules: by someone who had seen nothing else; code
     what: str
@@ -20,6 +20,10 @@ class Bug:
     @property
     def layer(self):
         return self.where.partition("/")[0]
+
+    @property
+    def file(self):
+        return f"src/{self.where}" if self.layer == "queue" else f"src/store/{self.where}"
 
 
 def parse(text):
@@ -65,7 +69,7 @@ def agreement(tree):
                     complaints.append(f"{where} plant {bug} in a .cc file: tests compile headers too")
                 elif bug not in bugs:
                     complaints.append(f"{where} {bug} is not in {LIST}; describe it there")
-                elif name != f"src/store/{bugs[bug].where}":
+                elif name != bugs[bug].file:
                     complaints.append(f"{where} {LIST} says that {bug} is in {bugs[bug].where}")
                 elif bug in seen:
                     complaints.append(f"{where} {bug} is planted a second time, after {seen[bug]}")

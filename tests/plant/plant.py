@@ -43,6 +43,7 @@ class Stage:
 
 UNIT = Stage("unit_tests", ("--gtest_fail_fast",), timeout_s=60)
 THREADS = Stage("threads_tests", ("--gtest_fail_fast",))
+QUEUE = Stage("queue_tests", ("--gtest_fail_fast",), timeout_s=60)
 SIM = Stage("strand-sim", ("--seeds", "2000", "--no-shrink"), timeout_s=300)
 
 
@@ -58,6 +59,7 @@ STAGES = {
     "check": [UNIT],
     "rocksdb": [UNIT, conformance("rocksdb"), THREADS],
     "sqlite": [UNIT, conformance("sqlite"), THREADS],
+    "queue": [QUEUE, THREADS],
 }
 
 # Tried in every ./dev test: quick ones, from different layers.

@@ -675,6 +675,17 @@ TEST_F(Consumers, Enough_messages_end_the_waiting) {
   EXPECT_EQ(seen.all(), (std::vector<Bodies>{{"a", "b", "c"}}));
 }
 
+TEST_F(Consumers, What_comes_before_a_lane_is_watched_counts_too) {
+  hooked_->before_watching_a_lane = [&] { send("k", "b"); };
+  ConsumerOptions gathering = options();
+  gathering.coalesce = Coalesce{.window = 1h, .messages = 2};
+  Notes<Bodies> seen;
+  const auto consumer = consume(gathering, [&](Work& work) { seen.add(bodies(work.messages())); });
+  send("k", "a");
+  seen.wait_for(1);
+  EXPECT_EQ(seen.all(), (std::vector<Bodies>{{"a", "b"}}));
+}
+
 TEST_F(Consumers, Stopping_releases_a_lane_that_gathers) {
   ConsumerOptions gathering = options();
   gathering.coalesce = Coalesce{.window = 1h, .messages = 3};

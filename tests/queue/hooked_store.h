@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <strand/store.h>
@@ -24,6 +25,7 @@ class HookedStore final : public Store {
   std::function<std::optional<Error>()> before_lease;
   std::function<std::optional<Error>()> before_renew;
   std::function<void()> after_renew;
+  std::function<void()> before_watching_a_lane;
 
   using Store::apply;
   std::vector<Result<Receipt>> apply(std::span<const Transaction> transactions) override {
@@ -52,6 +54,8 @@ class HookedStore final : public Store {
     return results;
   }
   [[nodiscard]] Watch watch(WatchTarget target, std::function<void()> callback) override {
+    if (before_watching_a_lane && std::holds_alternative<WatchLane>(target))
+      before_watching_a_lane();
     return store_.watch(std::move(target), std::move(callback));
   }
   [[nodiscard]] Time now() override { return store_.now(); }
