@@ -56,8 +56,11 @@ Result<std::vector<std::uint64_t>> ErasedMessages::hidden(
 }
 
 ErasedMessages::Removals ErasedMessages::next(std::size_t erased) {
+  // A generation starts again when the store is opened; a process that ends again and again before
+  // it is through would never get rid of it.
+  if (gathering_.size() >= 2 * generation_ids) return all();
   if (draining_.empty() && gathering_.size() >= generation_ids) begin_generation();
-  return take(removals_per_erased * erased + removals_min);
+  return take(removals_per_erased * erased);
 }
 
 ErasedMessages::Removals ErasedMessages::all() {

@@ -34,13 +34,16 @@ std::optional<std::vector<std::uint64_t>> decode_ids(std::string_view bytes);
 //          are right until then, because the database says which batches it has.
 class ErasedMessages {
  public:
-  // A batch that erases fewer removes them itself.
+  // A batch that erases fewer removes them itself. So does one that erases a whole generation: its
+  // ids lie as close as they would later.
   static constexpr std::size_t list_ids_min = 8;
-  static constexpr std::size_t generation_ids = 4'096;
-  // A batch removes so many for each that it erases, and some more, so that a generation is gone
-  // before the next one has gathered, and no batch is much slower than others.
+  static constexpr std::size_t generation_ids = 16'384;
+  [[nodiscard]] static constexpr bool worth_listing(std::size_t ids) {
+    return ids >= list_ids_min && ids < generation_ids;
+  }
+  // A batch removes so many for each that it erases, so that a generation is gone before the next
+  // one has gathered, and no batch is much slower than others.
   static constexpr std::size_t removals_per_erased = 2;
-  static constexpr std::size_t removals_min = 64;
 
   [[nodiscard]] bool any() const { return any_; }
   // The batch that has erased the message, 0 if that was long ago. A batch that is being written

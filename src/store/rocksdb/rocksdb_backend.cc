@@ -282,7 +282,7 @@ void RocksdbBackend::erase_messages() {
 
 void RocksdbBackend::list_or_erase_messages() {
   remove(erased_.next(erased_now_.size()));
-  if (erased_now_.size() < ErasedMessages::list_ids_min) return erase_messages();
+  if (!ErasedMessages::worth_listing(erased_now_.size())) return erase_messages();
   std::ranges::sort(erased_now_);
   erased_now_.erase(std::ranges::unique(erased_now_).begin(), erased_now_.end());
   must(changes_.Put(database_->column(Column::small), slice(list_key(batch_ + 1)),
