@@ -1,10 +1,12 @@
 // Keys and values of the engine's entries: arbitrary bytes decode to nothing, or to a record that
 // is written so that it decodes to the same.
 //
-// The first byte of the input is the family; the rest is taken for a key and for a value of it.
+// The first byte of the input is the family; the rest is taken for a key and for a value of it, and
+// for a list of erased messages as RocksDB keeps them.
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include "fuzz/entries.h"
 #include "fuzz/target.h"
 #include "store/engine/records.h"
+#include "store/rocksdb/erased.h"
 
 namespace strand::fuzz {
 
@@ -70,6 +73,17 @@ void value_round_trip(Family family, std::string_view bytes) {
   FUZZ_REQUIRE(once->size() <= bytes.size(), "what is canonical is not longer than what it is of");
 }
 
+void erased_list_round_trip(std::string_view bytes) {
+  const auto ids = rocks::decode_ids(bytes);
+  if (!ids) return;
+  FUZZ_REQUIRE(!ids->empty(), "a list has something in it");
+  FUZZ_REQUIRE(std::ranges::adjacent_find(*ids, std::ranges::greater_equal{}) == ids->end(),
+               "ids ascend");
+  const std::string again = rocks::encode_ids(*ids);
+  FUZZ_REQUIRE(rocks::decode_ids(again) == ids, "what was encoded decodes to the same");
+  FUZZ_REQUIRE(again.size() <= bytes.size(), "and is not longer");
+}
+
 void run(std::string_view bytes) {
   if (bytes.empty()) return;
   const auto family =
@@ -78,6 +92,7 @@ void run(std::string_view bytes) {
   key_round_trip(bytes);
   order_of_keys(bytes);
   value_round_trip(family, bytes);
+  erased_list_round_trip(bytes);
   FUZZ_REQUIRE(!engine::damaged(family, bytes).message.empty(), "an error says something");
 }
 

@@ -134,14 +134,25 @@ TEST_F(RocksdbStore, A_folder_that_cannot_be_written_is_refused) {
 
 TEST_F(RocksdbStore, A_newer_format_is_refused) {
   ASSERT_TRUE(opened());
-  write_file(path() / "format", "strand rocksdb store, format 2\n");
+  write_file(path() / "format", "strand rocksdb store, format 3\n");
   expect_refused(Errc::unsupported, "newer version");
+}
+
+// Or a version that knows no lists of erased messages would show those messages again.
+TEST_F(RocksdbStore, A_store_of_an_older_format_is_raised_to_this_one) {
+  ASSERT_TRUE(opened());
+  write_file(path() / "format", "strand rocksdb store, format 1\n");
+  ASSERT_TRUE(opened());
+  std::ifstream file(path() / "format");
+  std::string line;
+  EXPECT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, "strand rocksdb store, format 2");
 }
 
 TEST_F(RocksdbStore, A_format_that_says_nonsense_is_corrupt) {
   ASSERT_TRUE(opened());
   for (const std::string text :
-       {"", "x", "strand rocksdb store, format", "strand rocksdb store, format 1"}) {
+       {"", "x", "strand rocksdb store, format", "strand rocksdb store, format 2"}) {
     write_file(path() / "format", text);
     expect_refused(Errc::corrupt, "does not say");
   }
@@ -149,7 +160,7 @@ TEST_F(RocksdbStore, A_format_that_says_nonsense_is_corrupt) {
 
 TEST_F(RocksdbStore, A_store_whose_creation_was_cut_off_starts_anew) {
   fs::create_directories(path() / "data");
-  write_file(path() / "format", "strand rocksdb store, format 1, being created\n");
+  write_file(path() / "format", "strand rocksdb store, format 2, being created\n");
   write_file(path() / "data" / "CURRENT", "MANIFEST-000");
   EXPECT_TRUE(opened());
 }

@@ -128,15 +128,22 @@ Error describe(std::string_view doing, const ::rocksdb::Status& status) {
           : ::rocksdb::DB::Open(database, folder.native(), all_columns(budget), &columns_, &db);
   db_.reset(db);
   if (!status.ok()) return status;
+  return read_last_batch({}, last_batch_);
+}
+
+::rocksdb::Status Database::read_last_batch(const ::rocksdb::ReadOptions& options,
+                                            std::uint64_t& batch) const {
   std::string number;
   const auto found =
-      db->Get({}, column(Column::small), {batch_key.data(), batch_key.size()}, &number);
-  if (found.IsNotFound()) return status;
+      db_->Get(options, column(Column::small), {batch_key.data(), batch_key.size()}, &number);
+  if (found.IsNotFound()) {
+    batch = 0;
+    return ::rocksdb::Status::OK();
+  }
   if (!found.ok()) return found;
-  const auto [end, error] =
-      std::from_chars(number.data(), number.data() + number.size(), last_batch_);
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), batch);
   if (error != std::errc{}) return ::rocksdb::Status::Corruption("the number of the last batch");
-  return status;
+  return found;
 }
 
 // A log is read up to the first record that is not intact. Behind it there may be nothing of worth

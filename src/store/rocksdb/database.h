@@ -31,6 +31,9 @@ class Database {
   // The number of the last batch; each one puts its own under `batch_key`. (RocksDB's sequence
   // numbers would not do: a flush forgets those of entries that were put and removed again.)
   [[nodiscard]] std::uint64_t last_batch() const { return last_batch_; }
+  // The same as a read sees it, now or at its snapshot.
+  ::rocksdb::Status read_last_batch(const ::rocksdb::ReadOptions& options,
+                                    std::uint64_t& batch) const;
   [[nodiscard]] ::rocksdb::DB& db() const { return *db_; }
   [[nodiscard]] ::rocksdb::ColumnFamilyHandle* column(Column column) const {
     return columns_[static_cast<std::size_t>(column)];

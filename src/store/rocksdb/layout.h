@@ -32,6 +32,10 @@ constexpr bool hinted(Column column) {
 // Where each batch leaves its number, in the column `small`, behind all families.
 inline constexpr std::string_view batch_key = "\xff";
 
+// In front of the number of a batch: where it lists the messages that it has erased, in the column
+// `small`, behind all families and before `batch_key`.
+inline constexpr char erased_prefix = '\xfe';
+
 // Where the entries of a family are, and how one is removed.
 struct Placement {
   Column column = Column::small;

@@ -21,7 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t format = 1;
+// 2: messages may be erased by a list, which a version that knows format 1 would not look for. It
+// is otherwise the same.
+constexpr std::uint32_t format = 2;
 constexpr std::string_view opening = "strand rocksdb store, format ";
 constexpr std::string_view unfinished = ", being created";
 
@@ -116,7 +118,7 @@ Result<void> begin_creation(const fs::path& path) {
 Result<void> end_creation(const fs::path& path) {
   const auto marker = read_marker(path);
   if (!marker) return std::unexpected(marker.error());
-  if (*marker && (*marker)->finished) return {};
+  if (*marker && (*marker)->finished && (*marker)->format == format) return {};
   return write_marker(path, "");
 }
 

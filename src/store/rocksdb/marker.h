@@ -14,7 +14,7 @@ namespace strand::rocks {
 Result<void> check_folder(const std::filesystem::path& path, bool create);
 
 // Under the owner's lock, before and after the database is opened. On a finished store they do
-// nothing, but for noticing that its database is missing.
+// nothing, but for noticing that its database is missing, and raising an older format to ours.
 Result<void> begin_creation(const std::filesystem::path& path);
 Result<void> end_creation(const std::filesystem::path& path);
 
