@@ -106,6 +106,17 @@ json::object to_json(const Lease& lease) {
   return object;
 }
 
+json::object to_json(const PeekedMessage& message) {
+  json::object object = to_json(static_cast<const Message&>(message));
+  put_optional(object, "key", message.key);
+  object["label"] = message.label;
+  object["state"] = to_string(message.state);
+  object["retry_at"] = to_json(message.retry_at);
+  put_optional(object, "last_reason", message.last_reason);
+  put_optional(object, "park_reason", message.park_reason);
+  return object;
+}
+
 json::object to_json(const DeadLetter& letter) {
   json::object object = to_json(static_cast<const Message&>(letter));
   object["queue"] = letter.queue;

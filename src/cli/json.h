@@ -27,6 +27,7 @@ boost::json::object to_json(const Sent& sent);
 boost::json::object to_json(const Published& published);
 boost::json::object to_json(const Message& message);
 boost::json::object to_json(const Lease& lease);
+boost::json::object to_json(const PeekedMessage& message);
 boost::json::object to_json(const DeadLetter& letter);
 boost::json::object to_json(const QueueSettings& settings);
 boost::json::object to_json(const QueueStats& stats);

@@ -85,6 +85,72 @@ boost::json::object queue_json(const QueueInfo& info, const QueueStats& stats) {
           {"settings", to_json(info.settings)}};
 }
 
+// --- peek ---
+
+struct PeekOptions : Common {
+  PeekQuery query = {};
+  std::size_t limit = 100;
+};
+
+Result<void> read_state(std::optional<MessageState>& target, std::string_view text) {
+  using enum MessageState;
+  std::string names;
+  for (const MessageState state : {ready, delayed, backoff, waiting, leased, parked}) {
+    if (to_string(state) == text) {
+      target = state;
+      return {};
+    }
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(state));
+  }
+  return failure(Errc::invalid_argument,
+                 fmt::format("'{}' is not a state; there are {}", base::printable(text), names));
+}
+
+void declare_peek(CLI::App& app, PeekOptions& options) {
+  add_text(app, "QUEUE", options.query.queue, "", "The queue").required();
+  add_text(app, "--key", options.query.key, "K", "Only the lane of this key, in its order");
+  add_value(app, "--state", "S", "Only ready, delayed, backoff, waiting, leased or parked ones",
+            [&options](std::string_view text) { return read_state(options.query.state, text); });
+  add_number<std::size_t>(app, "--limit", options.limit, 1, "At most so many (100)");
+}
+
+// The next time that something happens to it by itself, or why not.
+std::string next_of(const PeekedMessage& message) {
+  if (message.retry_at) return "again at " + format_time(*message.retry_at);
+  if (message.state == MessageState::delayed) return "due at " + format_time(message.due);
+  if (message.park_reason) return base::printable(*message.park_reason);
+  return "";
+}
+
+Exit run_peek(const PeekOptions& options, Output& output) {
+  const auto store = open_store(options, IfMissing::refuse);
+  if (!store) return fail(store.error());
+  std::vector<std::vector<std::string>> rows = {
+      {"ID", "KEY", "STATE", "ATTEMPTS", "NEXT", "LAST REASON", "BODY"}};
+  PeekQuery query = options.query;
+  for (std::size_t left = options.limit; left > 0;) {
+    query.limit = std::min<std::size_t>(left, 1000);
+    const auto page = (*store)->peek(query);
+    if (!page) return fail(page.error());
+    for (const PeekedMessage& message : page->items) {
+      if (output.json()) {
+        output.object(to_json(message));
+      } else {
+        rows.push_back({fmt::to_string(number(message.id)),
+                        base::printable(message.key.value_or("")),
+                        std::string(to_string(message.state)), fmt::to_string(message.attempts),
+                        next_of(message), base::printable(message.last_reason.value_or("")),
+                        base::printable(message.body)});
+      }
+    }
+    if (!page->more || page->items.empty()) break;
+    left -= page->items.size();
+    query.after = page->items.back().id;
+  }
+  if (!output.json()) output.text(table(rows));
+  return Exit::done;
+}
+
 Exit run_ls(const Common& options, Output& output) {
   const auto store = open_store(options, IfMissing::refuse);
   if (!store) return fail(store.error());
@@ -260,6 +326,12 @@ void add_queue_commands(Family program) {
   add_command<Common>(queue,
                       {.name = "ls", .what = "Lists all queues.", .example = "  strand queue ls"},
                       declare_all, run_ls);
+  add_command<PeekOptions>(
+      queue,
+      {.name = "peek",
+       .what = "Lists live messages, where each stands, and when it is tried next.",
+       .example = "  strand queue peek orders --state backoff"},
+      declare_peek, run_peek);
   add_command<QueueOptions>(queue,
                             {.name = "show",
                              .what = "Shows the counts and settings of a queue.",

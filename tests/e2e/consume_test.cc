@@ -56,6 +56,12 @@ TEST_F(Consume, A_command_that_fails_is_a_retry_with_its_stderr) {
   const auto report = consume("echo no such customer >&2; exit 3");
   EXPECT_EQ(count(report, "retried"), 1);
   EXPECT_EQ(count(report, "acked"), 0);
+  const auto waiting = json_lines(ok({"queue", "peek", "q", "--state", "backoff", "-o", "json"}));
+  ASSERT_EQ(waiting.size(), 1);
+  EXPECT_EQ(text(waiting.front(), "last_reason"), "no such customer");
+  EXPECT_THAT(text(waiting.front(), "retry_at"), testing::StartsWith("20"));
+  EXPECT_THAT(ok({"queue", "peek", "q"}), HasSubstr("again at 20"));
+  EXPECT_THAT(refused(2, {"queue", "peek", "q", "--state", "asleep"}), HasSubstr("ready, delayed"));
   ok({"queue", "set", "q", "max_attempts=1"});
   // Redriven by hand later; here its time comes at once.
   ok({"send", "q", "y", "--key", "b"});
