@@ -103,7 +103,7 @@ bool Consumer::Loop::stop(std::optional<Duration> patience) {
     if (patience && !changed_.wait_for(lock, *patience, none_runs)) {
       hurrying_ = true;
       for (const HeldPointer& held : in_handlers_)
-        afterwards.stops.push_back(held->stop);
+        tell_to_stop(*held, afterwards);
     }
   }
   const bool patient = afterwards.stops.empty();
@@ -189,7 +189,6 @@ void Consumer::Loop::help(Lock& lock) {
 
 void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop) {
   held->stage = Stage::running;
-  if (stop.stop_requested()) stop = {};
   held->stop = stop;
   if (options_.handler_time) {
     held->stop_at = now() + *options_.handler_time;
@@ -219,6 +218,8 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
   lock.lock();
   if (timed) note_handler_time(took);
   held->stop_at.reset();
+  // Somebody may still be about to request it, which must not hit the next handler.
+  if (std::exchange(held->told_to_stop, false)) stop = std::stop_source{};
   if (work.committed()) {
     held->settle = *std::move(work.committed());
     committed(held, Receipt{});

@@ -117,6 +117,8 @@ class Consumer::Loop {
   std::optional<Duration> serve_times(Lock& lock);
   void renew(Lock& lock, const std::vector<HeldPointer>& due, Duration length);
   void lost(const HeldPointer& held, Afterwards& afterwards);
+  static void tell_to_stop(Held& held, Afterwards& afterwards);
+  void release_surplus(std::vector<HeldPointer>& due);
   void wake_renewer_by(Duration at);
   [[nodiscard]] Duration now() const { return options_.clock->monotonic(); }
 
@@ -141,8 +143,8 @@ class Consumer::Loop {
   std::vector<HeldPointer> deferred_;     // seldom any
   std::size_t gathering_ = 0;
   std::size_t idle_workers_ = 0;
-  bool leasing_ = false;        // somebody is about it
-  double handler_seconds_ = 0;  // a moving mean
+  bool leasing_ = false;           // somebody is about it
+  double handler_seconds_ = 0.01;  // a moving mean; at first no lane is taken that has to wait
 
   std::uint64_t idle_asked_ = 0;      // how often somebody asked whether it is idle
   std::uint64_t idle_confirmed_ = 0;  // up to which the answer was yes

@@ -46,6 +46,7 @@ struct HeldLane {
   std::size_t count = 0;  // of the first messages: those handed out last
 
   std::stop_source stop{std::nostopstate};  // of the handler that runs
+  bool told_to_stop = false;
   Duration renew_at{0};
   bool renewed = true;                    // goes on being renewed
   std::optional<Duration> stop_at = {};   // the handler's time is over

@@ -45,7 +45,7 @@ std::size_t Consumer::Loop::lanes_wanted() const {
   const double quick = std::max(handler_seconds_, seconds_at_hand / lanes_at_hand_max);
   const double at_hand = options_.workers * seconds_at_hand / quick;
   const auto lanes = static_cast<std::size_t>(std::min<double>(at_hand, lanes_at_hand_max));
-  return options_.workers + std::max<std::size_t>(lanes, options_.workers);
+  return options_.workers + lanes;
 }
 
 std::size_t Consumer::Loop::room() const {

@@ -33,7 +33,7 @@ std::optional<Duration> Consumer::Loop::serve_times(Lock& lock) {
     if (held->stop_at && *held->stop_at <= reached) {
       held->stop_at.reset();
       held->renewed = false;
-      afterwards.stops.push_back(held->stop);
+      tell_to_stop(*held, afterwards);
     }
     // A little early, so that leases that were taken one after the other are renewed together.
     if (STRAND_PLANTED("consumer-does-not-renew")) continue;
@@ -47,8 +47,10 @@ std::optional<Duration> Consumer::Loop::serve_times(Lock& lock) {
   lock.unlock();
   tell(std::move(afterwards));
   lock.lock();
-  for (const auto& [length, lanes] : due)
+  for (auto& [length, lanes] : due) {
+    release_surplus(lanes);
     renew(lock, lanes, length);
+  }
 
   std::optional<Duration> next;
   const auto consider = [&](Duration at) { next = next ? std::min(*next, at) : at; };
@@ -60,6 +62,29 @@ std::optional<Duration> Consumer::Loop::serve_times(Lock& lock) {
   renewer_wakes_at_ = next.value_or(Duration::max());
   if (!next) return std::nullopt;
   return std::max(*next - now(), Duration{0});
+}
+
+void Consumer::Loop::tell_to_stop(Held& held, Afterwards& afterwards) {
+  held.told_to_stop = true;
+  afterwards.stops.push_back(held.stop);
+}
+
+// A lane that is due for renewal has been here for a while. If that is because handlers are not as
+// quick as they were, others shall have the lanes that were taken for them.
+void Consumer::Loop::release_surplus(std::vector<HeldPointer>& due) {
+  if (options_.lanes_in_flight > 0) return;
+  for (const HeldPointer& held : due) {
+    if (held->stage != Stage::running) continue;
+    const std::chrono::duration<double> at_least = held->length / 6;
+    handler_seconds_ = std::max(handler_seconds_, at_least.count());
+  }
+  const std::size_t wanted = lanes_wanted() - options_.workers;
+  std::erase_if(due, [&](const HeldPointer& held) {
+    if (held->stage != Stage::waiting || waiting_.size() <= wanted) return false;
+    std::erase(waiting_, held);
+    release(held);
+    return true;
+  });
 }
 
 void Consumer::Loop::renew(Lock& lock, const std::vector<HeldPointer>& due, Duration length) {
@@ -95,7 +120,7 @@ void Consumer::Loop::lost(const HeldPointer& held, Afterwards& afterwards) {
       return;  // perhaps because its commit has just ended it
     case Stage::running:
       if (STRAND_PLANTED("consumer-lost-lease-not-told")) return;
-      afterwards.stops.push_back(held->stop);
+      tell_to_stop(*held, afterwards);
       return;
     case Stage::gathering:
       --gathering_;

@@ -400,6 +400,55 @@ TEST_F(Consumers, Lanes_that_wait_for_a_worker_are_renewed_too) {
   EXPECT_TRUE(troubles().empty());
 }
 
+// A consumer must not sit on lanes that others could work on.
+TEST_F(Consumers, Few_lanes_are_taken_before_it_is_known_how_quick_handlers_are) {
+  for (int i = 0; i < 50; ++i)
+    send("k" + std::to_string(i), "x");
+  Gate running;
+  Gate go_on;
+  const auto consumer = consume([&](Work&) {
+    running.open();
+    go_on.wait();
+  });
+  running.wait();
+  EXPECT_LE(stats().leases, 2);
+  go_on.open();
+  consumer->wait_idle();
+  EXPECT_EQ(stats().acked, 50);
+}
+
+TEST_F(Consumers, Lanes_taken_for_quick_handlers_are_given_back_when_one_hangs) {
+  Gate running;
+  Gate go_on;
+  ConsumerOptions with_lease = options();
+  with_lease.lease = 30s;
+  const auto consumer = consume(with_lease, [&](Work& work) {
+    if (work.message().body != "hang") return;
+    running.open();
+    go_on.wait();
+  });
+  // Until it believes that handlers take no time.
+  for (int i = 0; i < 2'000; ++i)
+    send("k" + std::to_string(i), "quick");
+  consumer->wait_idle();
+  Transaction transaction;
+  add_send(transaction, "q", "first", "hang");
+  for (int i = 0; i < 20; ++i)
+    add_send(transaction, "q", "k" + std::to_string(i), "quick");
+  store_->apply(transaction).value();
+  running.wait();
+  ASSERT_GT(stats().leases, 2);
+  clock_->advance(15s);
+  while (stats().leases > 1)
+    std::this_thread::yield();
+  EXPECT_EQ(stats().ready, 20);
+  for (const PeekedMessage& message : store_->peek({.queue = "q"}).value().items)
+    EXPECT_EQ(message.attempts, 0);
+  go_on.open();
+  consumer->wait_idle();
+  EXPECT_EQ(stats().acked, 2'021);
+}
+
 TEST_F(Consumers, A_handler_that_lost_its_lease_is_told_and_cannot_commit) {
   send("k", "a");
   Gate running;
