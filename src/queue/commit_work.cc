@@ -13,7 +13,7 @@ namespace strand {
 namespace {
 
 constexpr std::size_t lanes_max = 1000;
-constexpr std::size_t lanes_enough = 100;
+constexpr std::size_t lanes_enough = 64;
 // Workers with quick handlers commit for themselves, and wake nobody for it. While lanes are in
 // flight somebody has to look whether one of them is stuck before it came to that.
 constexpr std::chrono::milliseconds look_every{2};

@@ -162,10 +162,12 @@ void Consumer::Loop::run_worker() {
   Lock lock(mutex_);
   while (true) {
     if (handlers_are_quick()) help(lock);
-    ++idle_workers_;
-    if (wants_leaser()) lease_.notify_one();
-    work_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
-    --idle_workers_;
+    if (waiting_.empty() && !stopping_) {
+      ++idle_workers_;
+      if (wants_leaser()) lease_.notify_one();
+      work_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+      --idle_workers_;
+    }
     if (stopping_) return;
     const HeldPointer held = std::move(waiting_.front());
     waiting_.pop_front();
@@ -336,7 +338,8 @@ void Consumer::Loop::count_settled(const Settle& settle) {
 }
 
 void Consumer::Loop::note_handler_time(std::chrono::steady_clock::duration time) {
-  constexpr double weight = 0.05;
+  // Quick to believe that handlers are quick, which costs little if it is wrong for once.
+  constexpr double weight = 0.2;
   const double seconds = std::chrono::duration<double>(time).count();
   handler_seconds_ += weight * (seconds - handler_seconds_);
 }

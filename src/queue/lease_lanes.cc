@@ -16,7 +16,7 @@ namespace {
 // The work that is kept at hand: so much that nobody waits for a lease or a sync in between, and
 // not so much that another consumer could have had it.
 constexpr double seconds_at_hand = 0.01;
-constexpr std::size_t lanes_at_hand_max = 256;
+constexpr std::size_t lanes_at_hand_max = 128;
 constexpr std::size_t lanes_gathering_max = 1000;
 
 // What a store allows for one request by default.
