@@ -22,9 +22,9 @@ int main() {
   strand::Producer events(*store, "order-events");
   for (int order = 1; order <= 3; ++order) {
     const std::string id = "order-" + std::to_string(order);
-    for (const OrderEvent& event :
-         {OrderEvent{id, "placed", 1'000 * order}, OrderEvent{id, "paid", 1'000 * order},
-          OrderEvent{id, "refunded", -400}}) {
+    const std::int64_t cents = std::int64_t{1'000} * order;
+    for (const OrderEvent& event : {OrderEvent{id, "placed", cents}, OrderEvent{id, "paid", cents},
+                                    OrderEvent{id, "refunded", -400}}) {
       events.send(event, {.key = event.order}).value();
     }
   }

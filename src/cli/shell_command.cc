@@ -78,7 +78,7 @@ class Environment {
       if (!more.contains(std::string(text.substr(0, text.find('='))))) texts_.emplace_back(text);
     }
     for (const auto& [name, value] : more)
-      texts_.push_back(name + "=" + value);
+      texts_.push_back(fmt::format("{}={}", name, value));
     for (std::string& text : texts_)
       pointers_.push_back(text.data());
     pointers_.push_back(nullptr);

@@ -350,7 +350,8 @@ ConsumerTrouble Consumer::Loop::trouble(Kind kind, const Held& held, std::string
 }
 
 // Called without the lock: all of this may call back.
-void Consumer::Loop::tell(Afterwards afterwards) {
+void Consumer::Loop::tell(Afterwards&& given) {
+  Afterwards afterwards = std::move(given);  // its watches end here
   for (std::stop_source& stop : afterwards.stops)
     stop.request_stop();
   if (!options_.on_trouble || afterwards.troubles.empty()) return;

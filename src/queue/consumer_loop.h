@@ -80,7 +80,7 @@ class Consumer::Loop {
   void leave_lane(const HeldPointer& held);
   void release_unbegun(Afterwards& afterwards);
   void count_settled(const Settle& settle);
-  void tell(Afterwards afterwards);
+  void tell(Afterwards&& given);
   [[nodiscard]] static ConsumerTrouble trouble(Kind kind, const Held& held, std::string reason);
   void note_handler_time(std::chrono::steady_clock::duration time);
 
