@@ -52,7 +52,8 @@ std::size_t Consumer::Loop::room() const {
   if (gathering_ >= lanes_gathering_max) return 0;
   const std::size_t wanted =
       lanes_wanted() + (STRAND_PLANTED("consumer-leases-too-much") ? lanes_at_hand_max : 0);
-  const std::size_t taken = held_.size() - gathering_;
+  // A lane that waits for its old handler keeps no worker busy.
+  const std::size_t taken = held_.size() - gathering_ - deferred_.size();
   return wanted > taken ? wanted - taken : 0;
 }
 
