@@ -85,7 +85,7 @@ class Work {
   }
 
   // The fate of one message of the batch, whatever the verdict over the others. The last one
-  // counts.
+  // counts. Throws std::invalid_argument for a message of another batch.
   void decide(const Message& message, Verdict verdict);
 
   // Commits now what would be committed after an ok verdict: the fates (undecided ones are acked)
@@ -128,8 +128,8 @@ Handler make_handler(F function) {
   }
 }
 
-// A handler of values: called as f(const T&, Work&) for one message at a time (the consumer must
-// hand them out so). A body that is no T is a dead letter at once: trying again would not help.
+// A handler of values: called as f(const T&, Work&) for one message after the other, until one
+// fails. A body that is no T is a dead letter at once: trying again would not help.
 template <class T, class F>
   requires std::invocable<F&, const T&, Work&>
 Handler handle_each(F function) {

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t lanes_max = 1000;
 constexpr std::size_t lanes_enough = 64;
-// Workers with quick handlers commit for themselves, and wake nobody for it. While lanes are in
-// flight somebody has to look whether one of them is stuck before it came to that.
+// Workers with quick handlers commit for themselves, and wake nobody for it: waking costs more than
+// the handler. Should one be stuck before it came to that, the committer finds what it has left.
 constexpr std::chrono::milliseconds look_every{2};
 constexpr std::size_t outcomes_max = 20'000;
 
@@ -51,9 +51,12 @@ void Consumer::Loop::run_committer() {
   Lock lock(mutex_);
   std::uint32_t failures = 0;
   while (true) {
-    commit_.wait(lock, [&] { return closing_ || !held_.empty(); });
-    commit_.wait_for(lock, look_every,
-                     [&] { return closing_ || (!finished_.empty() && !handlers_are_quick()); });
+    commit_.wait(lock, [&] {
+      return closing_ || !finished_.empty() || (handlers_are_quick() && !held_.empty());
+    });
+    if (!closing_ && handlers_are_quick()) {
+      commit_.wait_for(lock, look_every, [&] { return closing_ || !handlers_are_quick(); });
+    }
     if (finished_.empty()) {
       if (closing_) return;
       continue;
@@ -98,12 +101,10 @@ bool Consumer::Loop::commit_some(Lock& lock) {
   return !failed;
 }
 
-// Where handlers take next to no time, a commit for each lane would cost more than they do. It
-// waits only while more is on its way at once.
+// A commit for each lane of a quick handler would cost more than the handler does. It waits only
+// while more is on its way at once.
 bool Consumer::Loop::worth_waiting_for_more() const {
-  constexpr double quick_s = 20e-6;
-  return !stopping_ && !waiting_.empty() && finished_.size() < lanes_enough &&
-         handler_seconds_ < quick_s;
+  return !stopping_ && !waiting_.empty() && finished_.size() < lanes_enough && handlers_are_quick();
 }
 
 // One result for each. What settles and does nothing else is written in one transaction; if that

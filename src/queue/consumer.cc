@@ -1,11 +1,11 @@
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <strand/consumer.h>
 
-#include "base/assert.h"
 #include "queue/consumer_loop.h"
 
 namespace strand {
@@ -55,8 +55,11 @@ Result<void> check(const ConsumerOptions& options, const Handler& handler) {
 }  // namespace
 
 void Work::decide(const Message& message, Verdict verdict) {
-  STRAND_ASSERT(std::ranges::find(messages_, message.id, &Message::id) != messages_.end(),
-                "a handler decides about messages that it was given");
+  if (std::ranges::find(messages_, message.id, &Message::id) == messages_.end()) {
+    throw std::invalid_argument(fmt::format(
+        "the handler decides about message {}, which is not in the batch that it was given",
+        static_cast<std::uint64_t>(message.id)));
+  }
   const auto before = std::ranges::find(fates_, message.id, &Fates::value_type::first);
   if (before != fates_.end()) {
     before->second = std::move(verdict);

@@ -186,7 +186,9 @@ bool Consumer::Loop::handlers_are_quick() const {
 void Consumer::Loop::help(Lock& lock) {
   if (stopping_) return;
   if (!finished_.empty() && !worth_waiting_for_more()) commit_some(lock);
-  if (waiting_.empty() && !stopping_ && !leasing_ && wants_lanes()) lease_from_all(lock);
+  // A store in trouble is left to the leaser, which waits between its tries.
+  if (stopping_ || leasing_ || lease_failures_ > 0) return;
+  if (waiting_.empty() && wants_lanes()) lease_from_all(lock);
 }
 
 void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop) {
@@ -311,6 +313,8 @@ void Consumer::Loop::finish(const HeldPointer& held) {
 
 // The lane is out of our hands.
 void Consumer::Loop::drop(const HeldPointer& held) {
+  STRAND_ASSERT(held->stage != Stage::gone, "a lane leaves once");
+  held->stage = Stage::gone;
   held_.back()->place = held->place;
   std::swap(held_[held->place], held_.back());
   held_.pop_back();
@@ -341,7 +345,10 @@ void Consumer::Loop::note_handler_time(std::chrono::steady_clock::duration time)
   // Quick to believe that handlers are quick, which costs little if it is wrong for once.
   constexpr double weight = 0.2;
   const double seconds = std::chrono::duration<double>(time).count();
+  const bool were_quick = handlers_are_quick();
   handler_seconds_ += weight * (seconds - handler_seconds_);
+  // The committer sleeps otherwise then.
+  if (handlers_are_quick() != were_quick) commit_.notify_one();
 }
 
 ConsumerTrouble Consumer::Loop::trouble(Kind kind, const Held& held, std::string reason) {

@@ -50,8 +50,7 @@ class Consumer::Loop {
 
   struct Queue {
     std::string name;
-    bool may_have = true;        // something that can be leased
-    std::uint32_t failures = 0;  // of leases, one after the other
+    bool may_have = true;  // something that can be leased
     Watch watch = {};
   };
 
@@ -91,8 +90,7 @@ class Consumer::Loop {
   [[nodiscard]] std::size_t room() const;
   [[nodiscard]] std::size_t lanes_wanted() const;
   void lease_from_all(Lock& lock);
-  // Whether the store answered.
-  bool lease_from(Lock& lock, Queue& queue);
+  void lease_from(Lock& lock, Queue& queue);
   void admit(Lock& lock, std::vector<Lease> leases, Time store_time, Duration asked);
   [[nodiscard]] bool worth_gathering(const Lease& lease) const;
   void begin_gathering(Lock& lock, const HeldPointer& held, Duration since);
@@ -143,8 +141,9 @@ class Consumer::Loop {
   std::vector<HeldPointer> deferred_;     // seldom any
   std::size_t gathering_ = 0;
   std::size_t idle_workers_ = 0;
-  bool leasing_ = false;           // somebody is about it
-  double handler_seconds_ = 0.01;  // a moving mean; at first no lane is taken that has to wait
+  bool leasing_ = false;              // somebody is about it
+  std::uint32_t lease_failures_ = 0;  // of the store, one after the other
+  double handler_seconds_ = 0.01;     // a moving mean; at first no lane is taken that has to wait
 
   std::uint64_t idle_asked_ = 0;      // how often somebody asked whether it is idle
   std::uint64_t idle_confirmed_ = 0;  // up to which the answer was yes

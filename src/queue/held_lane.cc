@@ -5,7 +5,6 @@
 
 #include "base/assert.h"
 #include "base/planted.h"
-#include "base/text.h"
 
 namespace strand::queue {
 
@@ -114,8 +113,8 @@ Settle settle_failure(HeldLane& held, std::span<const Message> messages, const F
       undecided.push_back(message.id);
     }
   }
-  // Given back: whichever message it was.
   if (STRAND_PLANTED("consumer-charges-the-first")) undecided.resize(1);
+  // Given back: whichever message it was.
   const bool all_alike = verdict.kind() == Verdict::Kind::release || undecided.size() == 1;
   if (all_alike) {
     for (const MessageId id : undecided)

@@ -35,6 +35,7 @@ struct HeldLane {
     deferred,    // for an earlier handler of the same lane, which has lost its lease, to return
     running,     // in a handler
     committing,  // handled, to be written
+    gone,        // committed, or lost: the loop does not hold it any more
   };
 
   std::size_t place = 0;  // among all that the loop holds

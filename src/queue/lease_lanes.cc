@@ -37,6 +37,7 @@ void Consumer::Loop::run_leaser() {
     while (const HeldPointer held = next_to_gather())
       gather_more(lock, held);
     if (!stopping_ && wants_leaser()) lease_from_all(lock);
+    if (lease_failures_ > 0) pause(lock, lease_, lease_failures_ - 1, stopping_);
   }
 }
 
@@ -69,28 +70,30 @@ bool Consumer::Loop::wants_lanes() const {
 
 // Workers with quick handlers lease for themselves, unless some of them sleep.
 bool Consumer::Loop::wants_leaser() const {
-  return !leasing_ && (idle_workers_ > 0 || !handlers_are_quick()) && wants_lanes();
+  const bool workers_do = handlers_are_quick() && idle_workers_ == 0 && lease_failures_ == 0;
+  return !leasing_ && !workers_do && wants_lanes();
 }
 
 void Consumer::Loop::lease_from_all(Lock& lock) {
   leasing_ = true;
   const std::uint64_t asked = idle_asked_;
   const bool look_everywhere = idle_asked_ > idle_confirmed_ && held_.empty();
-  bool answered = true;
-  for (std::size_t i = 0; i < queues_.size() && answered && room() > 0 && !stopping_; ++i) {
+  const std::uint32_t failures = lease_failures_;
+  for (std::size_t i = 0; i < queues_.size() && room() > 0 && !stopping_; ++i) {
     Queue& queue = queues_[next_queue_];
     next_queue_ = (next_queue_ + 1) % queues_.size();
-    if (queue.may_have || look_everywhere) answered = lease_from(lock, queue);
+    if (queue.may_have || look_everywhere) lease_from(lock, queue);
+    if (lease_failures_ > failures) break;
   }
   const bool may_have = std::ranges::any_of(queues_, &Queue::may_have);
   leasing_ = false;
-  if (look_everywhere && answered && held_.empty() && !may_have) {
+  if (look_everywhere && lease_failures_ == 0 && held_.empty() && !may_have) {
     idle_confirmed_ = asked;
     changed_.notify_all();
   }
 }
 
-bool Consumer::Loop::lease_from(Lock& lock, Queue& queue) {
+void Consumer::Loop::lease_from(Lock& lock, Queue& queue) {
   const std::size_t lanes = std::min(room(), lanes_max);
   LeaseRequest request{.queue = queue.name};
   request.labels = options_.labels;
@@ -107,18 +110,20 @@ bool Consumer::Loop::lease_from(Lock& lock, Queue& queue) {
   auto leases = store_.lease(request);
   const Time store_time = store_.now();
   lock.lock();
+  // A queue that does not exist has nothing; the watch tells when there is one.
+  const bool answered = leases || leases.error().code == Errc::not_found;
+  if (answered) lease_failures_ = 0;
   if (leases) {
-    queue.failures = 0;
     std::size_t messages = 0;
     for (const Lease& lease : *leases)
       messages += lease.messages.size();
     // Less than was asked for was all there was; what comes later is told by the watch.
     if (leases->size() >= lanes || messages >= request.messages) queue.may_have = true;
     admit(lock, *std::move(leases), store_time, asked);
-    return true;
   }
-  if (leases.error().code == Errc::not_found) return true;  // the watch tells when there is one
+  if (answered) return;
   queue.may_have = true;
+  ++lease_failures_;
   lock.unlock();
   Afterwards afterwards;
   afterwards.troubles.push_back({.kind = Kind::store_failed,
@@ -127,8 +132,6 @@ bool Consumer::Loop::lease_from(Lock& lock, Queue& queue) {
                                  .reason = leases.error().message});
   tell(std::move(afterwards));
   lock.lock();
-  pause(lock, lease_, queue.failures++, stopping_);
-  return false;
 }
 
 void Consumer::Loop::pause(Lock& lock, std::condition_variable& changed, std::uint32_t failures,

@@ -72,12 +72,12 @@ void Consumer::Loop::tell_to_stop(Held& held, Afterwards& afterwards) {
 // A lane that is due for renewal has been here for a while. If that is because handlers are not as
 // quick as they were, others shall have the lanes that were taken for them.
 void Consumer::Loop::release_surplus(std::vector<HeldPointer>& due) {
-  if (options_.lanes_in_flight > 0) return;
   for (const HeldPointer& held : due) {
     if (held->stage != Stage::running) continue;
     const std::chrono::duration<double> at_least = held->length / 6;
     handler_seconds_ = std::max(handler_seconds_, at_least.count());
   }
+  if (options_.lanes_in_flight > 0) return;
   const std::size_t wanted = lanes_wanted() - options_.workers;
   std::erase_if(due, [&](const HeldPointer& held) {
     if (held->stage != Stage::waiting || waiting_.size() <= wanted) return false;
@@ -117,6 +117,7 @@ void Consumer::Loop::lost(const HeldPointer& held, Afterwards& afterwards) {
   held->renewed = false;
   switch (held->stage) {
     case Stage::committing:
+    case Stage::gone:
       return;  // perhaps because its commit has just ended it
     case Stage::running:
       if (STRAND_PLANTED("consumer-lost-lease-not-told")) return;
@@ -132,8 +133,7 @@ void Consumer::Loop::lost(const HeldPointer& held, Afterwards& afterwards) {
       std::erase(deferred_, held);
       break;
   }
-  held->stage = Stage::committing;
-  afterwards.watches.push_back(std::move(held->watch));
+  afterwards.watches.push_back(std::exchange(held->watch, {}));
   drop(held);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <strand/consumer.h>
@@ -278,6 +279,18 @@ TEST_F(Consumers, The_fate_of_single_messages_can_be_decided) {
   EXPECT_EQ(stats().acked, 1);
   EXPECT_EQ(stats().dead, 1);
   EXPECT_EQ(stats().backoff, 1);
+}
+
+TEST_F(Consumers, The_fate_of_a_message_of_another_batch_is_a_failure_of_the_handler) {
+  configure({.backoff = {1min}});
+  send("k", "a");
+  const auto consumer = consume([&](Work& work) {
+    work.decide(Message{.id = MessageId{4711}}, Verdict::ok());
+    return Verdict::ok();
+  });
+  consumer->wait_idle();
+  const auto peeked = store_->peek({.queue = "q"}).value().items;
+  EXPECT_THAT(*peeked.front().last_reason, testing::HasSubstr("message 4711"));
 }
 
 TEST_F(Consumers, Nothing_is_acked_without_what_the_handler_wanted_to_happen_with_it) {
