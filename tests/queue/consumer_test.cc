@@ -532,6 +532,54 @@ TEST_F(Consumers, A_lane_that_comes_back_waits_for_its_old_handler) {
   EXPECT_EQ(consumer->stats().lost, 1);
 }
 
+// The answer to a renewal comes when the lane has been leased once more: it is about a lease that
+// nobody holds.
+TEST_F(Consumers, A_renewal_that_is_answered_late_harms_nobody) {
+  send("k", "a");
+  Gate running;
+  Gate go_on;
+  Gate asked;
+  Gate answer;
+  Notes<std::string> others;
+  std::atomic<bool> slow = false;
+  hooked_->before_renew = [&]() -> std::optional<Error> {
+    if (!slow) return Error{Errc::unavailable, "cannot be reached"};
+    asked.open();
+    answer.wait();
+    return std::nullopt;
+  };
+  ConsumerOptions two = options();
+  two.workers = 2;
+  two.lease = 30s;
+  std::atomic<int> calls = 0;
+  const auto consumer = consume(two, [&](Work& work) {
+    if (work.key() != "k") return others.add(*work.key());
+    if (++calls > 1) return;
+    running.open();
+    go_on.wait();
+  });
+  // Leased again by the same consumer; another lane that was handled since tells that it has it.
+  const auto leased_again = [&](std::uint32_t deliveries, const std::string& other) {
+    clock_->advance(31s);
+    while (store_->peek({.queue = "q", .key = "k"}).value().items.front().deliveries < deliveries)
+      std::this_thread::yield();
+    const std::size_t before = others.all().size();
+    send(other, "x");
+    others.wait_for(before + 1);
+  };
+  running.wait();
+  leased_again(2, "first");
+  slow = true;
+  clock_->advance(15s);
+  asked.wait();
+  leased_again(3, "second");
+  answer.open();
+  go_on.open();
+  consumer->wait_idle();
+  EXPECT_EQ(stats().acked, 3);
+  EXPECT_EQ(consumer->stats().in_flight, 0);
+}
+
 TEST_F(Consumers, A_handler_over_its_time_is_told_and_its_lane_goes_to_others) {
   send("k", "a");
   Gate running;
