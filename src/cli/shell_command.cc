@@ -21,10 +21,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "store/disk/place.h"
+
 namespace strand::cli {
 
 namespace {
 
+using disk::File;
 using std::chrono::steady_clock;
 
 // What is kept of stderr: a reason is shown to people.
@@ -35,38 +38,16 @@ Error trouble(std::string_view doing) {
   return {Errc::io_error, fmt::format("cannot {}: {}", doing, std::strerror(errno))};
 }
 
-// A descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
-  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { close(); }
-
-  [[nodiscard]] int get() const { return descriptor_; }
-  void close() {
-    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-  }
-
- private:
-  int descriptor_;
-};
-
 struct Pipe {
-  Descriptor read;
-  Descriptor write;
+  File read{-1};
+  File write{-1};
 };
 
 Result<Pipe> make_pipe() {
   std::array<int, 2> ends{};
   // Closed in other children that are started meanwhile: they would keep it open.
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::unexpected(trouble("make a pipe"));
-  return Pipe{.read = Descriptor(ends[0]), .write = Descriptor(ends[1])};
+  return Pipe{.read = File(ends[0]), .write = File(ends[1])};
 }
 
 // The environment of the program with some names set.
@@ -92,9 +73,9 @@ class Environment {
 
 struct Child {
   pid_t id = -1;
-  Descriptor in;     // its stdin
-  Descriptor err;    // its stderr
-  Descriptor ended;  // readable when it has ended
+  File in{-1};     // its stdin
+  File err{-1};    // its stderr
+  File ended{-1};  // readable when it has ended
 };
 
 Result<Child> start(const std::string& command,
@@ -105,9 +86,9 @@ Result<Child> start(const std::string& command,
 
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, in->read.get(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&files, in->read.fd(), STDIN_FILENO);
   if (quiet) posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&files, err->write.get(), STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&files, err->write.fd(), STDERR_FILENO);
 
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -134,9 +115,9 @@ Result<Child> start(const std::string& command,
   }
   child.in = std::move(in->write);
   child.err = std::move(err->read);
-  child.ended = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, child.id, 0)));
-  ::fcntl(child.in.get(), F_SETFL, O_NONBLOCK);
-  ::fcntl(child.err.get(), F_SETFL, O_NONBLOCK);
+  child.ended = File(static_cast<int>(::syscall(SYS_pidfd_open, child.id, 0)));
+  ::fcntl(child.in.fd(), F_SETFL, O_NONBLOCK);
+  ::fcntl(child.err.fd(), F_SETFL, O_NONBLOCK);
   return child;
 }
 
@@ -144,11 +125,11 @@ Result<Child> start(const std::string& command,
 void read_err(Child& child, std::string& kept) {
   std::array<char, 4096> part{};
   while (true) {
-    const ssize_t count = ::read(child.err.get(), part.data(), part.size());
+    const ssize_t count = ::read(child.err.fd(), part.data(), part.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0) {
-      child.err.close();
+      child.err = File(-1);
       return;
     }
     const auto bytes = static_cast<std::size_t>(count);
@@ -160,13 +141,13 @@ void read_err(Child& child, std::string& kept) {
 
 void write_in(Child& child, std::string_view& input) {
   while (!input.empty()) {
-    const ssize_t count = ::write(child.in.get(), input.data(), input.size());
+    const ssize_t count = ::write(child.in.fd(), input.data(), input.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count < 0) break;  // it does not want to read all of it
     input.remove_prefix(static_cast<std::size_t>(count));
   }
-  child.in.close();
+  child.in = File(-1);
 }
 
 int wait_for_end(pid_t id) {
@@ -187,9 +168,8 @@ int wait_ms(const std::optional<steady_clock::time_point>& deadline) {
 Result<CommandEnd> run_shell(const std::string& command,
                              const std::map<std::string, std::string>& environment,
                              std::string_view input, bool quiet, const std::stop_token& stop) {
-  const Descriptor told(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  const std::stop_callback on_stop(stop,
-                                   [&] { static_cast<void>(::eventfd_write(told.get(), 1)); });
+  const File told(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const std::stop_callback on_stop(stop, [&] { static_cast<void>(::eventfd_write(told.fd(), 1)); });
   auto child = start(command, environment, quiet);
   if (!child) return std::unexpected(std::move(child).error());
 
@@ -197,10 +177,10 @@ Result<CommandEnd> run_shell(const std::string& command,
   std::optional<steady_clock::time_point> kill_at;
   while (true) {
     std::array<pollfd, 4> polled = {
-        {{.fd = child->ended.get(), .events = POLLIN, .revents = 0},
-         {.fd = child->err.get(), .events = POLLIN, .revents = 0},
-         {.fd = child->in.get(), .events = POLLOUT, .revents = 0},
-         {.fd = end.stopped ? -1 : told.get(), .events = POLLIN, .revents = 0}}};
+        {{.fd = child->ended.fd(), .events = POLLIN, .revents = 0},
+         {.fd = child->err.fd(), .events = POLLIN, .revents = 0},
+         {.fd = child->in.fd(), .events = POLLOUT, .revents = 0},
+         {.fd = end.stopped ? -1 : told.fd(), .events = POLLIN, .revents = 0}}};
     const int ready = ::poll(polled.data(), polled.size(), wait_ms(kill_at));
     if (ready < 0 && errno != EINTR) break;
     if (polled[1].revents != 0) read_err(*child, end.err);
@@ -215,7 +195,7 @@ Result<CommandEnd> run_shell(const std::string& command,
       kill_at.reset();
     }
   }
-  if (child->err.get() >= 0) read_err(*child, end.err);
+  if (child->err.fd() >= 0) read_err(*child, end.err);
   end.exit = wait_for_end(child->id);
   return end;
 }
