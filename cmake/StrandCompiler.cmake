@@ -18,6 +18,8 @@ find_library(STRAND_XXHASH_LIBRARY xxhash REQUIRED)
 find_library(STRAND_ROCKSDB_ARCHIVE librocksdb.a REQUIRED)
 set(STRAND_ROCKSDB_LIBRARY "${STRAND_ROCKSDB_ARCHIVE}" snappy lz4 zstd bz2 z ${CMAKE_DL_LIBS})
 find_package(SQLite3 REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq>=14)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 
 # ccache, when it is there. Precompiled headers are cached only with these sloppiness settings

@@ -1,0 +1,164 @@
+#include "store/postgres/connection.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <libpq-fe.h>
+#include <poll.h>
+
+#include "base/assert.h"
+#include "store/postgres/pipeline.h"
+#include "store/postgres/wire.h"
+
+namespace strand::postgres {
+namespace {
+
+Failure closed() {
+  return {.kind = Failure::Kind::not_sent, .message = "the connection to PostgreSQL is closed"};
+}
+
+void note_fatal(void* ended, const PGresult* notice) {
+  if (is_fatal(notice)) {
+    *static_cast<bool*>(ended) = true;
+  }
+}
+
+}  // namespace
+
+bool Failure::repeatable() const {
+  constexpr std::array<std::string_view, 6> codes{
+      "40001", "40P01",                    // serialization failure, deadlock
+      "57P01", "57P02", "57P03", "57P05",  // stopped, crashed, not ready yet, idle for too long
+  };
+  return kind == Kind::refused && std::ranges::find(codes, sqlstate) != codes.end();
+}
+
+Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo,
+                                                     Duration timeout) {
+  Result<Handle> handle = connect(conninfo, timeout);
+  if (!handle) {
+    return std::unexpected(std::move(handle.error()));
+  }
+  return std::unique_ptr<Connection>(new Connection(std::move(*handle)));
+}
+
+Connection::Connection(Handle handle) : handle_(std::move(handle)) {
+  PQsetnonblocking(handle_.get(), 1);
+  PQsetNoticeReceiver(handle_.get(), note_fatal, &ended_);
+  PQenterPipelineMode(handle_.get());
+}
+
+Connection::~Connection() = default;
+
+std::vector<GroupResult> Connection::run(std::span<const Group> groups) {
+  if (!still_open()) {
+    std::vector<GroupResult> results;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      results.emplace_back(std::unexpected(closed()));
+    }
+    return results;
+  }
+  Pipeline pipeline(*this, groups);
+  const bool alive = pipeline.exchange();
+  std::vector<GroupResult> results = pipeline.take_results();
+  if (alive) {
+    forget_notifications();
+  } else {
+    handle_.reset();
+  }
+  return results;
+}
+
+GroupResult Connection::run(const Group& group) {
+  return std::move(run(std::span(&group, 1)).front());
+}
+
+std::expected<void, Failure> Connection::script(const std::string& sql) {
+  if (!still_open()) {
+    return std::unexpected(closed());
+  }
+  // Several statements at once exist only outside of the pipeline mode.
+  STRAND_ASSERT(PQexitPipelineMode(handle_.get()) == 1, "no exchange is under way");
+  auto result = exchange_script(sql);
+  if (handle_ == nullptr) {
+    return result;
+  }
+  if (PQstatus(handle_.get()) != CONNECTION_OK || PQenterPipelineMode(handle_.get()) != 1) {
+    handle_.reset();
+  } else {
+    forget_notifications();
+  }
+  return result;
+}
+
+std::expected<void, Failure> Connection::exchange_script(const std::string& sql) {
+  PGconn* handle = handle_.get();
+  if (PQsendQuery(handle, sql.c_str()) == 0) {
+    // A part may have gone out, but never the end, without which the server does nothing.
+    return std::unexpected(Failure{.kind = Failure::Kind::not_sent, .message = last_words(handle)});
+  }
+  std::optional<Failure> failure;
+  while (true) {
+    bool gone = false;
+    while (PQisBusy(handle) != 0 && !gone) {
+      gone = move_bytes(handle, true) == Traffic::gone;
+    }
+    const ResultHandle result(PQisBusy(handle) != 0 ? nullptr : PQgetResult(handle));
+    if (result == nullptr) {
+      break;
+    }
+    const ExecStatusType status = PQresultStatus(result.get());
+    if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
+      handle_.reset();
+      return std::unexpected(
+          Failure{.message = "a script cannot have a COPY from or to its client"});
+    }
+    if (status == PGRES_FATAL_ERROR && !failure) {
+      failure = read_failure(result.get());
+      // The last statement's answer comes after the commit, so that only an error tells that there
+      // was none.
+      if (failure->sqlstate.empty() || is_fatal(result.get())) {
+        failure->kind = Failure::Kind::unknown_outcome;
+      }
+    }
+  }
+  if (!failure && PQstatus(handle) != CONNECTION_OK) {
+    failure = Failure{.kind = Failure::Kind::unknown_outcome, .message = last_words(handle)};
+  }
+  if (failure) {
+    return std::unexpected(std::move(*failure));
+  }
+  return {};
+}
+
+bool Connection::still_open() {
+  while (handle_ != nullptr) {
+    pollfd watched{PQsocket(handle_.get()), POLLIN, 0};
+    const bool readable = ::poll(&watched, 1, 0) > 0;
+    if (watched.fd < 0 || (readable && PQconsumeInput(handle_.get()) == 0)) {
+      handle_.reset();
+    } else if (!readable) {
+      break;
+    } else {
+      forget_notifications();
+    }
+    if (ended_) {
+      handle_.reset();
+    }
+  }
+  return handle_ != nullptr;
+}
+
+// Taking them out also has libpq look through what has come.
+void Connection::forget_notifications() {
+  while (PGnotify* notification = PQnotifies(handle_.get())) {
+    PQfreemem(notification);
+  }
+}
+
+int Connection::backend_pid() const { return handle_ ? PQbackendPID(handle_.get()) : 0; }
+
+}  // namespace strand::postgres
