@@ -45,10 +45,9 @@ def folder_of(path):
 
 
 # SQLite's tables have a column for each field of a record, so that people can read them: that
-# backend alone takes keys and values apart. RocksDB's writes lists of ids of its own.
+# backend alone takes keys and values apart.
 MORE_FOR_BACKEND = {
-    "store/sqlite": {"store/engine/bytes.h", "store/engine/records.h"},
-    "store/rocksdb": {"store/engine/bytes.h"},
+    "store/sqlite": {"store/engine/records.h"},
 }
 
 

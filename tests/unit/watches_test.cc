@@ -1,6 +1,6 @@
 // Watches: who is called, when not, and what a callback may do.
 
-#include "store/local/watches.h"
+#include "store/contract/watches.h"
 
 #include <atomic>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 #include "unit/signals.h"
 
-namespace strand::local {
+namespace strand::store {
 namespace {
 
 WatchTarget queue(std::string name) { return WatchQueue{std::move(name)}; }
@@ -25,7 +25,7 @@ WatchTarget record(std::string space, std::string key) {
   return WatchRecord{std::move(space), std::move(key)};
 }
 
-engine::Wakes queues(std::vector<std::string> names) {
+Wakes queues(std::vector<std::string> names) {
   return {.queues = std::move(names), .lanes = {}, .records = {}};
 }
 
@@ -251,4 +251,4 @@ TEST(Watches, Threads_may_watch_and_wake_at_once) {
 }
 
 }  // namespace
-}  // namespace strand::local
+}  // namespace strand::store

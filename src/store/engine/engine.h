@@ -11,6 +11,7 @@
 
 #include <strand/store.h>
 
+#include "store/contract/wakes.h"
 #include "store/engine/backend.h"
 
 namespace strand::engine {
@@ -65,14 +66,7 @@ struct PeekedEntry {
   std::optional<std::string> park_reason;
 };
 
-// Who is to be told, once the batch is written, that something may have changed.
-struct Wakes {
-  std::vector<std::string> queues;  // may have a ready lane
-  std::vector<Epoch> lanes;         // leased lanes with new messages, or leases that ended
-  std::vector<std::pair<std::string, std::string>> records;  // (space, key)
-
-  [[nodiscard]] bool empty() const { return queues.empty() && lanes.empty() && records.empty(); }
-};
+using store::Wakes;
 
 // Everything decided since the batch before.
 struct Decisions {

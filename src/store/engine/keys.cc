@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
-#include "store/engine/bytes.h"
+#include "base/bytes.h"
 #include "store/engine/records.h"
 
 namespace strand::engine {
+
+using base::ByteReader;
+using base::ByteWriter;
 
 namespace {
 

@@ -23,7 +23,7 @@ Result<std::optional<Receipt>> Engine::State::find_receipt(const Transaction& tr
   if (client == clients_.end()) return std::nullopt;
   const auto found = client->second.receipts.find(transaction.id->number);
   if (found == client->second.receipts.end()) return std::nullopt;
-  if (found->second.fingerprint != fingerprint(transaction)) {
+  if (found->second.fingerprint != store::fingerprint(transaction)) {
     return failure(Errc::transaction_conflict,
                    fmt::format("transaction {} of client {} was applied with other content: a new "
                                "transaction needs a new number",
@@ -89,7 +89,7 @@ void Engine::State::store_receipt(const Transaction& transaction, const Receipt&
         ClientRecord{.lowest_unanswered = client.lowest_unanswered, .forget_at = client.forget_at});
   }
   ReceiptRecord record{
-      .fingerprint = fingerprint(transaction), .forget_at = forget_at, .receipt = receipt};
+      .fingerprint = store::fingerprint(transaction), .forget_at = forget_at, .receipt = receipt};
   put(Family::receipt, receipt_key(id.client, id.number), record);
   receipt_ends_.emplace(forget_at, std::pair{id.client, id.number});
   if (client.receipts.insert_or_assign(id.number, std::move(record)).second) ++receipt_count_;

@@ -8,6 +8,7 @@
 
 #include <strand/store.h>
 
+#include "store/contract/fingerprint.h"
 #include "store/engine/engine.h"
 
 // What is persisted, by family (see mutations.h), and its encoding. A decode that finds anything
@@ -120,14 +121,8 @@ struct ClientRecord {
   Time forget_at{};
 };
 
-struct Fingerprint {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
-};
-
 struct ReceiptRecord {
-  Fingerprint fingerprint;
+  store::Fingerprint fingerprint;
   Time forget_at{};
   Receipt receipt;
 };
@@ -248,10 +243,6 @@ struct DeadEntry {
 };
 template <>
 std::optional<DeadEntry> decode(std::string_view bytes);
-
-// A hash of what a transaction asks for, without its id and durability. Two transactions with the
-// same fingerprint have the same content, as far as 128 bits can tell.
-Fingerprint fingerprint(const Transaction& transaction);
 
 // The name of a family as it appears in errors, such as "message".
 std::string_view family_name(Family family);

@@ -1,7 +1,10 @@
-#include "store/engine/bytes.h"
+#include "base/bytes.h"
 #include "store/engine/records.h"
 
 namespace strand::engine {
+
+using base::ByteReader;
+using base::ByteWriter;
 
 namespace {
 

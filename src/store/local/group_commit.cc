@@ -13,7 +13,7 @@ using engine::CommitNumber;
 
 GroupCommit::GroupCommit(std::unique_ptr<engine::Backend> backend, const Limits& limits,
                          const engine::Identity& identity, std::shared_ptr<Clock> clock,
-                         Watches& watches)
+                         store::Watches& watches)
     : backend_(std::move(backend)),
       clock_(std::move(clock)),
       watches_(watches),

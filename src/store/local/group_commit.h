@@ -10,10 +10,10 @@
 
 #include <strand/store.h>
 
+#include "store/contract/watches.h"
 #include "store/engine/backend.h"
 #include "store/engine/engine.h"
 #include "store/local/pipeline.h"
-#include "store/local/watches.h"
 
 namespace strand::local {
 
@@ -35,7 +35,8 @@ class GroupCommit {
 
   // `watches` must outlive this.
   GroupCommit(std::unique_ptr<engine::Backend> backend, const Limits& limits,
-              const engine::Identity& identity, std::shared_ptr<Clock> clock, Watches& watches);
+              const engine::Identity& identity, std::shared_ptr<Clock> clock,
+              store::Watches& watches);
   // Writes what has gathered, if it can be written.
   ~GroupCommit();
   GroupCommit(const GroupCommit&) = delete;
@@ -109,7 +110,7 @@ class GroupCommit {
 
   std::unique_ptr<engine::Backend> backend_;
   std::shared_ptr<Clock> clock_;
-  Watches& watches_;
+  store::Watches& watches_;
   Time opened_at_{};
   Duration opened_at_monotonic_{0};
   const std::size_t disk_reserve_bytes_;

@@ -12,10 +12,10 @@
 #include <strand/store.h>
 
 #include "base/alarm.h"
+#include "store/contract/watches.h"
 #include "store/engine/backend.h"
 #include "store/engine/engine.h"
 #include "store/local/group_commit.h"
-#include "store/local/watches.h"
 
 namespace strand::local {
 
@@ -91,7 +91,7 @@ class LocalStore final : public Store {
 
   Limits limits_;
   std::shared_ptr<Clock> clock_;
-  Watches watches_;
+  store::Watches watches_;
   GroupCommit commits_;
   // These are guarded by the lock of commits_.
   engine::CommitNumber due_commit_ = 0;  // covers what was due and has been applied

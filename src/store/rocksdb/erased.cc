@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <mutex>
 
-#include "store/engine/bytes.h"
+#include "base/bytes.h"
 
 namespace strand::rocks {
 
 std::string encode_ids(std::span<const std::uint64_t> ascending) {
   std::string bytes;
   bytes.reserve(8 + 2 * ascending.size());
-  engine::ByteWriter out(bytes);
+  base::ByteWriter out(bytes);
   std::uint64_t before = 0;
   for (const std::uint64_t id : ascending) {
     out.varint(id - before);
@@ -20,7 +20,7 @@ std::string encode_ids(std::span<const std::uint64_t> ascending) {
 }
 
 std::optional<std::vector<std::uint64_t>> decode_ids(std::string_view bytes) {
-  engine::ByteReader in(bytes);
+  base::ByteReader in(bytes);
   std::vector<std::uint64_t> ids;
   std::uint64_t before = 0;
   do {

@@ -13,12 +13,12 @@
 #include <rocksdb/write_batch.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/planted.h"
 #include "base/text.h"
 #include "store/disk/owner_lock.h"
 #include "store/disk/place.h"
 #include "store/disk/room.h"
-#include "store/engine/bytes.h"
 #include "store/rocksdb/database.h"
 #include "store/rocksdb/erased.h"
 #include "store/rocksdb/layout.h"
@@ -44,7 +44,7 @@ void must(const ::rocksdb::Status& added) {
 
 // The id of a message from its key; nothing if somebody has damaged that.
 std::optional<std::uint64_t> message_id(std::string_view key) {
-  engine::ByteReader in(key);
+  base::ByteReader in(key);
   const std::uint64_t id = in.fixed64();
   if (!in.done()) return std::nullopt;
   return id;
@@ -52,13 +52,13 @@ std::optional<std::uint64_t> message_id(std::string_view key) {
 
 std::string message_key(std::uint64_t id) {
   std::string key;
-  engine::ByteWriter(key).fixed64(id);
+  base::ByteWriter(key).fixed64(id);
   return key;
 }
 
 std::string list_key(std::uint64_t batch) {
   std::string key(1, erased_prefix);
-  engine::ByteWriter(key).fixed64(batch);
+  base::ByteWriter(key).fixed64(batch);
   return key;
 }
 

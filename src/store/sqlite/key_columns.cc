@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "store/engine/bytes.h"
+#include "base/bytes.h"
 
 namespace strand::sqlite {
 
@@ -124,7 +124,7 @@ void bind_key(std::span<const KeyColumn> columns, const KeyFields& key, Binder& 
 
 void read_key(std::span<const KeyColumn> columns, Row& row, std::string& key) {
   key.clear();
-  engine::ByteWriter out(key);
+  base::ByteWriter out(key);
   for (const KeyColumn& column : columns) {
     switch (column.part) {
       case KeyPart::queue:

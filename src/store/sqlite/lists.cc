@@ -7,8 +7,8 @@
 
 #include <boost/json.hpp>
 
+#include "base/bytes.h"
 #include "base/text.h"
-#include "store/engine/bytes.h"
 
 namespace strand::sqlite {
 
@@ -16,8 +16,8 @@ namespace {
 
 namespace json = boost::json;
 
-using engine::ByteReader;
-using engine::ByteWriter;
+using base::ByteReader;
+using base::ByteWriter;
 using Carried = engine::LeaseRecord::Carried;
 
 json::string_view as_json(std::string_view text) { return {text.data(), text.size()}; }

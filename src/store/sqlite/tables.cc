@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "store/engine/bytes.h"
+#include "base/bytes.h"
 #include "store/engine/records.h"
 #include "store/sqlite/lists.h"
 
@@ -13,8 +13,8 @@ namespace strand::sqlite {
 
 namespace {
 
-using engine::ByteReader;
-using engine::ByteWriter;
+using base::ByteReader;
+using base::ByteWriter;
 using engine::Family;
 
 template <class Record>

@@ -7,7 +7,7 @@
 
 #include <strand/time.h>
 
-namespace strand::engine {
+namespace strand::base {
 
 // Appends values to a string: fixed-width integers big-endian (so that keys sort), others as
 // variable-length integers, strings with their length in front.
@@ -157,4 +157,4 @@ class ByteReader {
   bool ok_ = true;
 };
 
-}  // namespace strand::engine
+}  // namespace strand::base

@@ -14,9 +14,9 @@
 
 #include <strand/store.h>
 
-#include "store/engine/engine.h"
+#include "store/contract/wakes.h"
 
-namespace strand::local {
+namespace strand::store {
 
 // The callbacks that wait for something to change, and the one thread that calls them.
 //
@@ -34,7 +34,7 @@ class Watches {
   Watches& operator=(const Watches&) = delete;
 
   [[nodiscard]] Watch add(WatchTarget target, std::function<void()> callback);
-  void wake(const engine::Wakes& wakes);
+  void wake(const Wakes& wakes);
   void wake_lane(Epoch epoch);
   void wake_all();
 
@@ -66,4 +66,4 @@ class Watches {
   std::thread thread_;
 };
 
-}  // namespace strand::local
+}  // namespace strand::store

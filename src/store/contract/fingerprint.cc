@@ -1,9 +1,10 @@
+#include "store/contract/fingerprint.h"
+
 #include <xxhash.h>
 
-#include "store/engine/bytes.h"
-#include "store/engine/records.h"
+#include "base/bytes.h"
 
-namespace strand::engine {
+namespace strand::store {
 
 namespace {
 
@@ -14,9 +15,7 @@ class ContentWriter {
 
   void operator()(const ConfigureQueue& op) {
     out_.text(op.queue);
-    std::string record;
-    encode(QueueRecord{.id = {}, .name = {}, .settings = op.settings, .paused = false}, record);
-    out_.text(record);
+    settings(op.settings);
   }
   void operator()(const PauseQueue& op) { out_.text(op.queue); }
   void operator()(const ResumeQueue& op) { out_.text(op.queue); }
@@ -98,6 +97,26 @@ class ContentWriter {
     out_.flag(value.has_value());
     if (value) out_.duration(*value);
   }
+  void address(const std::optional<Address>& value) {
+    out_.flag(value.has_value());
+    if (!value) return;
+    out_.text(value->queue);
+    out_.optional_text(value->key);
+  }
+  void settings(const QueueSettings& value) {
+    out_.varint(value.max_attempts);
+    each(value.backoff, [&](Duration step) { out_.duration(step); });
+    out_.varint(value.backoff_jitter_percent);
+    out_.u8(static_cast<std::uint8_t>(value.retry_policy));
+    out_.u8(static_cast<std::uint8_t>(value.on_exhausted));
+    duration(value.ttl);
+    out_.u8(static_cast<std::uint8_t>(value.on_expired));
+    out_.duration(value.dedup_window);
+    out_.duration(value.lease);
+    out_.duration(value.starvation_after);
+    out_.varint(value.max_length);
+    address(value.dead_notice_to);
+  }
   void ids(const std::vector<MessageId>& values) {
     each(values, [&](MessageId id) { out_.varint(static_cast<std::uint64_t>(id)); });
   }
@@ -124,10 +143,7 @@ class ContentWriter {
     out_.text(op.label);
     out_.optional_text(op.name);
     number(op.max_attempts);
-    out_.flag(op.dead_notice_to.has_value());
-    if (!op.dead_notice_to) return;
-    out_.text(op.dead_notice_to->queue);
-    out_.optional_text(op.dead_notice_to->key);
+    address(op.dead_notice_to);
   }
   void append(const Append& op) {
     token(op.token);
@@ -154,7 +170,7 @@ class ContentWriter {
     out_.duration(op.owner_hint->grace);
   }
 
-  ByteWriter out_;
+  base::ByteWriter out_;
 };
 
 }  // namespace
@@ -166,4 +182,4 @@ Fingerprint fingerprint(const Transaction& transaction) {
   return {.low = hash.low64, .high = hash.high64};
 }
 
-}  // namespace strand::engine
+}  // namespace strand::store

@@ -1,11 +1,11 @@
-#include "store/local/watches.h"
+#include "store/contract/watches.h"
 
 #include <cstddef>
 #include <variant>
 
 #include "base/assert.h"
 
-namespace strand::local {
+namespace strand::store {
 
 struct Watches::Entry {
   WatchTarget target;
@@ -99,7 +99,7 @@ void Watches::wake_group(const Index& index, const Key& key) {
     queue_call(entry);
 }
 
-void Watches::wake(const engine::Wakes& wakes) {
+void Watches::wake(const Wakes& wakes) {
   if (wakes.empty()) return;
   const std::lock_guard lock(mutex_);
   if (!queues_.empty()) {
@@ -167,4 +167,4 @@ void Watches::dispatch() {
   }
 }
 
-}  // namespace strand::local
+}  // namespace strand::store
