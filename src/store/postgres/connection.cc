@@ -36,9 +36,9 @@ bool Failure::repeatable() const {
   return kind == Kind::refused && std::ranges::find(codes, sqlstate) != codes.end();
 }
 
-Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo,
-                                                     Duration timeout) {
-  Result<Handle> handle = connect(conninfo, timeout);
+Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo, Duration timeout,
+                                                     int stop) {
+  Result<Handle> handle = connect(conninfo, timeout, stop);
   if (!handle) {
     return std::unexpected(std::move(handle.error()));
   }
@@ -82,56 +82,13 @@ std::expected<void, Failure> Connection::script(const std::string& sql) {
   }
   // Several statements at once exist only outside of the pipeline mode.
   STRAND_ASSERT(PQexitPipelineMode(handle_.get()) == 1, "no exchange is under way");
-  auto result = exchange_script(sql);
-  if (handle_ == nullptr) {
-    return result;
-  }
+  auto result = run_script(handle_.get(), sql);
   if (PQstatus(handle_.get()) != CONNECTION_OK || PQenterPipelineMode(handle_.get()) != 1) {
     handle_.reset();
   } else {
     forget_notifications();
   }
   return result;
-}
-
-std::expected<void, Failure> Connection::exchange_script(const std::string& sql) {
-  PGconn* handle = handle_.get();
-  if (PQsendQuery(handle, sql.c_str()) == 0) {
-    // A part may have gone out, but never the end, without which the server does nothing.
-    return std::unexpected(Failure{.kind = Failure::Kind::not_sent, .message = last_words(handle)});
-  }
-  std::optional<Failure> failure;
-  while (true) {
-    bool gone = false;
-    while (PQisBusy(handle) != 0 && !gone) {
-      gone = move_bytes(handle, true) == Traffic::gone;
-    }
-    const ResultHandle result(PQisBusy(handle) != 0 ? nullptr : PQgetResult(handle));
-    if (result == nullptr) {
-      break;
-    }
-    const ExecStatusType status = PQresultStatus(result.get());
-    if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
-      handle_.reset();
-      return std::unexpected(
-          Failure{.message = "a script cannot have a COPY from or to its client"});
-    }
-    if (status == PGRES_FATAL_ERROR && !failure) {
-      failure = read_failure(result.get());
-      // The last statement's answer comes after the commit, so that only an error tells that there
-      // was none.
-      if (failure->sqlstate.empty() || is_fatal(result.get())) {
-        failure->kind = Failure::Kind::unknown_outcome;
-      }
-    }
-  }
-  if (!failure && PQstatus(handle) != CONNECTION_OK) {
-    failure = Failure{.kind = Failure::Kind::unknown_outcome, .message = last_words(handle)};
-  }
-  if (failure) {
-    return std::unexpected(std::move(*failure));
-  }
-  return {};
 }
 
 bool Connection::still_open() {

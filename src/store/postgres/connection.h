@@ -53,9 +53,11 @@ using GroupResult = std::expected<std::vector<Rows>, Failure>;
 //          connection usable.
 class Connection {
  public:
-  // Connects, and waits at most `timeout` for it. Errors as those of connect().
+  // Connects, and waits at most `timeout` for it, or until `stop` (a descriptor) becomes readable.
+  // Errors as those of connect().
   static Result<std::unique_ptr<Connection>> open(const std::string& conninfo,
-                                                  Duration timeout = std::chrono::seconds(10));
+                                                  Duration timeout = std::chrono::seconds(10),
+                                                  int stop = -1);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection();
@@ -81,7 +83,6 @@ class Connection {
   class Pipeline;
   explicit Connection(Handle handle);
 
-  std::expected<void, Failure> exchange_script(const std::string& sql);
   void forget_notifications();
 
   Handle handle_;  // none after the connection broke

@@ -1,0 +1,435 @@
+#include "postgres/server.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <libpq-fe.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "store/postgres/connection.h"
+
+namespace strand::postgres {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr std::string_view folder_prefix = "strand-postgres-";
+const fs::path programs = "/usr/lib/postgresql/15/bin";
+
+// PostgreSQL refuses to run as root: then it runs as the user that its package makes.
+struct Account {
+  bool change = false;
+  uid_t user = 0;
+  gid_t group = 0;
+};
+
+std::optional<Account> account() {
+  if (::geteuid() != 0) {
+    return Account{.user = ::geteuid(), .group = ::getegid()};
+  }
+  const passwd* entry = ::getpwnam("postgres");
+  if (entry == nullptr) {
+    return std::nullopt;
+  }
+  return Account{.change = true, .user = entry->pw_uid, .group = entry->pw_gid};
+}
+
+fs::path parent_folder(bool durable) {
+  const fs::path memory = "/dev/shm";
+  const bool usable = !durable && ::access(memory.c_str(), W_OK | X_OK) == 0;
+  return usable ? memory : fs::temp_directory_path();
+}
+
+std::string whole_file(const fs::path& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+std::string random_word() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
+}
+
+// Only what may be called between fork and exec.
+[[noreturn]] void become(const Account& account, const char* const* command, int output,
+                         pid_t parent) {
+  if (account.change && (::setgroups(0, nullptr) != 0 || ::setgid(account.group) != 0 ||
+                         ::setuid(account.user) != 0)) {
+    ::_exit(126);
+  }
+  // After the change of user, which would clear it. The parent may have ended before.
+  ::prctl(PR_SET_PDEATHSIG, SIGQUIT);
+  if (::getppid() != parent) {
+    ::_exit(126);
+  }
+  ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(output, STDERR_FILENO);
+  constexpr std::array<const char*, 3> environment{"LC_ALL=C.UTF-8", "PATH=/usr/bin:/bin", nullptr};
+  ::execve(command[0], const_cast<char* const*>(command),
+           const_cast<char* const*>(environment.data()));
+  ::_exit(127);
+}
+
+pid_t spawn(const std::vector<std::string>& command, const fs::path& log) {
+  std::vector<const char*> words;
+  for (const std::string& word : command) {
+    words.push_back(word.c_str());
+  }
+  words.push_back(nullptr);
+  const Account who = account().value();
+  const int output = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    become(who, words.data(), output, parent);
+  }
+  ::close(output);
+  if (child < 0) {
+    throw std::system_error(errno, std::generic_category(), "fork");
+  }
+  return child;
+}
+
+void own(const fs::path& path) {
+  const Account who = account().value();
+  if (who.change && ::chown(path.c_str(), who.user, who.group) != 0) {
+    throw std::system_error(errno, std::generic_category(), "chown " + path.string());
+  }
+}
+
+// Free a moment ago; another process may take it before us, and then the server says so.
+int free_port() {
+  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  const bool found = ::bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  ::close(probe);
+  if (!found) {
+    throw std::system_error(errno, std::generic_category(), "no free port on 127.0.0.1");
+  }
+  return ntohs(address.sin_port);
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (!std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; })) {
+      continue;
+    }
+    // "PID (NAME) STATE PARENT ..."; the name may contain anything.
+    const std::string stat = whole_file(entry.path() / "stat");
+    const std::size_t end = stat.rfind(')');
+    if (end != std::string::npos && end + 4 < stat.size() &&
+        std::atoi(stat.c_str() + end + 4) == parent) {
+      children.push_back(std::atoi(name.c_str()));
+    }
+  }
+  return children;
+}
+
+bool is_running(pid_t process) {
+  const std::string stat = whole_file(fmt::format("/proc/{}/stat", process));
+  const std::size_t end = stat.rfind(')');
+  return end != std::string::npos && end + 2 < stat.size() && stat[end + 2] != 'Z';
+}
+
+// A server that was killed leaves its segment of shared memory to its next start; there is none.
+void remove_shared_memory(const fs::path& data) {
+  std::istringstream pid_file(whole_file(data / "postmaster.pid"));
+  std::string line;
+  for (int i = 0; i < 6; ++i) {
+    std::getline(pid_file, line);
+  }
+  unsigned long key = 0;
+  int segment = 0;
+  if (pid_file >> key >> segment) {
+    ::shmctl(segment, IPC_RMID, nullptr);
+  }
+}
+
+void remove_left_behind(const fs::path& parent) {
+  const Account who = account().value();
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    struct stat status{};
+    // Only our own: the parent may be a folder where everybody can put what looks like them.
+    if (!entry.path().filename().string().starts_with(folder_prefix) ||
+        ::lstat(entry.path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+        (status.st_uid != ::geteuid() && status.st_uid != who.user)) {
+      continue;
+    }
+    const int lock = ::open((entry.path() / "lock").c_str(), O_RDONLY | O_CLOEXEC);
+    if (lock < 0) {
+      continue;
+    }
+    if (::flock(lock, LOCK_EX | LOCK_NB) == 0) {
+      remove_shared_memory(entry.path() / "data");
+      fs::remove_all(entry.path(), ignored);
+    }
+    ::close(lock);
+  }
+}
+
+}  // namespace
+
+ServerFolder::ServerFolder(const fs::path& parent) {
+  remove_left_behind(parent);
+  std::string name = parent / (std::string(folder_prefix) + "XXXXXX");
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw std::system_error(errno, std::generic_category(), "mkdtemp " + name);
+  }
+  path_ = name;
+  // Locked before it has its name: under that name, a lock that is free is that of a dead process.
+  const fs::path unnamed = path_ / "new-lock";
+  lock_ = ::open(unnamed.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    throw std::system_error(errno, std::generic_category(), "lock " + unnamed.string());
+  }
+  fs::rename(unnamed, path_ / "lock");
+  own(path_);
+}
+
+ServerFolder::~ServerFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  ::close(lock_);
+}
+
+std::optional<std::string> TestServer::missing() {
+  for (const char* name : {"initdb", "postgres", "pg_basebackup"}) {
+    if (::access((programs / name).c_str(), X_OK) != 0) {
+      return fmt::format("there is no {}; install the Debian package postgresql-15",
+                         (programs / name).string());
+    }
+  }
+  if (!account()) {
+    return "PostgreSQL does not run as root, and there is no user postgres";
+  }
+  return std::nullopt;
+}
+
+TestServer::TestServer(ServerOptions options) : TestServer(std::move(options), nullptr) {}
+
+std::unique_ptr<TestServer> TestServer::standby_of(TestServer& primary, ServerOptions options) {
+  return std::unique_ptr<TestServer>(new TestServer(std::move(options), &primary));
+}
+
+TestServer::TestServer(ServerOptions options, TestServer* primary)
+    : options_(std::move(options)), folder_(parent_folder(options_.durable)), port_(free_port()) {
+  if (primary != nullptr) {
+    copy(*primary);
+  } else {
+    initialise();
+  }
+  start();
+  if (primary == nullptr) {
+    sql(fmt::format("CREATE ROLE strand LOGIN PASSWORD '{}'", password_));
+  }
+}
+
+TestServer::~TestServer() {
+  if (running()) {
+    kill();
+  }
+  remove_shared_memory(data());
+}
+
+void TestServer::initialise() {
+  password_ = random_word();
+  const fs::path password_file = folder_.path() / "password";
+  std::ofstream(password_file) << password_ << '\n';
+  own(password_file);
+  run_tool({programs / "initdb", "--pgdata=" + data().string(), "--no-sync", "--encoding=UTF8",
+            "--locale=C.UTF-8", "--username=admin", "--pwfile=" + password_file.string(),
+            "--auth=scram-sha-256", "--no-instructions"});
+  write_settings({});
+}
+
+void TestServer::copy(TestServer& primary) {
+  password_ = primary.password_;
+  const std::string address =
+      fmt::format("host=127.0.0.1 port={} user=admin password={} application_name=standby",
+                  primary.port_, password_);
+  run_tool({programs / "pg_basebackup", "--pgdata=" + data().string(), "--no-sync",
+            "--checkpoint=fast", "--wal-method=stream", "--dbname=" + address});
+  const fs::path mark = data() / "standby.signal";
+  std::ofstream{mark};
+  own(mark);
+  write_settings({{"primary_conninfo", address}, {"synchronous_standby_names", ""}});
+}
+
+void TestServer::write_settings(const std::map<std::string, std::string>& more) {
+  const std::string durable = options_.durable ? "on" : "off";
+  std::map<std::string, std::string> settings{
+      {"port", std::to_string(port_)},
+      {"listen_addresses", "127.0.0.1"},
+      {"unix_socket_directories", folder_.path()},
+      {"fsync", durable},
+      {"full_page_writes", durable},
+      {"shared_buffers", "32MB"},
+      {"max_wal_size", "256MB"},
+      {"jit", "off"},
+      // In the folder, so that nothing stays behind after a kill.
+      {"dynamic_shared_memory_type", "mmap"},
+  };
+  for (const auto& [name, value] : more) {
+    settings[name] = value;
+  }
+  for (const auto& [name, value] : options_.settings) {
+    settings[name] = value;
+  }
+  // Of several lines for one setting the last one counts.
+  std::ofstream file(data() / "postgresql.conf", std::ios::app);
+  for (const auto& [name, value] : settings) {
+    file << fmt::format("{} = '{}'\n", name, value);
+  }
+}
+
+void TestServer::run_tool(std::vector<std::string> command) const {
+  const fs::path output = folder_.path() / "tool.log";
+  const pid_t tool = spawn(command, output);
+  int status = 0;
+  while (::waitpid(tool, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status != 0) {
+    throw std::runtime_error(
+        fmt::format("{} failed (status {}): {}", command.front(), status, whole_file(output)));
+  }
+}
+
+void TestServer::start() {
+  pid_ = spawn({programs / "postgres", "-D", data()}, folder_.path() / "server.log");
+  wait_until_ready();
+}
+
+void TestServer::wait_until_ready() {
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  const std::string address = admin_url() + "?connect_timeout=5&target_session_attrs=any";
+  while (PQping(address.c_str()) != PQPING_OK) {
+    int status = 0;
+    if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+      pid_ = -1;
+      throw std::runtime_error("PostgreSQL did not start: " + log());
+    }
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw std::runtime_error("PostgreSQL does not get ready: " + log());
+    }
+    std::this_thread::sleep_for(10ms);
+  }
+}
+
+void TestServer::stop(Stop how) {
+  ::kill(pid_, how == Stop::fast ? SIGINT : SIGQUIT);
+  reap();
+}
+
+void TestServer::kill() {
+  // Stopped first, so that it starts no more processes while they are listed.
+  ::kill(pid_, SIGSTOP);
+  const std::vector<pid_t> children = children_of(pid_);
+  ::kill(pid_, SIGKILL);
+  for (const pid_t child : children) {
+    ::kill(child, SIGKILL);
+  }
+  reap();
+  // The next start is refused while one of them is there.
+  while (std::ranges::any_of(children, is_running)) {
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+void TestServer::restart(Stop how) {
+  stop(how);
+  start();
+}
+
+void TestServer::reap() {
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+std::string TestServer::url(std::string_view database) const {
+  return fmt::format("postgres://strand:{}@127.0.0.1:{}/{}", password_, port_, database);
+}
+
+std::string TestServer::admin_url(std::string_view database) const {
+  return fmt::format("postgres://admin:{}@127.0.0.1:{}/{}", password_, port_, database);
+}
+
+void TestServer::sql(const std::string& script, std::string_view database) {
+  auto connection = Connection::open(admin_url(database) + "?target_session_attrs=any");
+  if (!connection) {
+    throw std::runtime_error(connection.error().message);
+  }
+  if (const auto done = (*connection)->script(script); !done) {
+    throw std::runtime_error(fmt::format("{}: {}", script, done.error().message));
+  }
+}
+
+std::string TestServer::fresh_database() {
+  const std::string name = fmt::format("strand_{}", ++databases_);
+  sql(fmt::format("CREATE DATABASE {} OWNER strand TEMPLATE template0", name));
+  return url(name);
+}
+
+void TestServer::promote() { sql("SELECT pg_promote(true, 60)"); }
+
+std::string TestServer::log() const { return whole_file(folder_.path() / "server.log"); }
+
+TestPair::TestPair(const ServerOptions& options)
+    : primary_(std::make_unique<TestServer>(options)),
+      standby_(TestServer::standby_of(*primary_, options)) {
+  // Only now: before there is a standby, no commit would come to an end.
+  primary_->sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
+  primary_->sql("SELECT pg_reload_conf()");
+}
+
+std::string TestPair::fresh_database() {
+  const std::string at_primary = primary_->fresh_database();
+  const std::size_t slash = at_primary.rfind('/');
+  return fmt::format("{},127.0.0.1:{}{}", at_primary.substr(0, slash), standby_->port(),
+                     at_primary.substr(slash));
+}
+
+void TestPair::fail_over() {
+  primary_->kill();
+  standby_->promote();
+}
+
+TestServer& shared_server() {
+  static TestServer server;
+  return server;
+}
+
+}  // namespace strand::postgres
