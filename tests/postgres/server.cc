@@ -19,7 +19,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
-#include <libpq-fe.h>
 #include <netinet/in.h>
 #include <pwd.h>
 #include <sys/file.h>
@@ -123,20 +122,24 @@ void own(const fs::path& path) {
   }
 }
 
-// Free a moment ago; another process may take it before us, and then the server says so.
+// Free a moment ago; another process may take it before us, and then the server says so. Not one of
+// those that the kernel gives to clients: it must still be free when the server is started again.
 int free_port() {
-  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  const bool found = ::bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  ::close(probe);
-  if (!found) {
-    throw std::system_error(errno, std::generic_category(), "no free port on 127.0.0.1");
+  std::random_device random;
+  for (int i = 0; i < 1000; ++i) {
+    const int port = 20'000 + static_cast<int>(random() % 10'000);
+    const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    const bool free = ::bind(probe, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    ::close(probe);
+    if (free) {
+      return port;
+    }
   }
-  return ntohs(address.sin_port);
+  throw std::runtime_error("no port of 127.0.0.1 is free");
 }
 
 std::vector<pid_t> children_of(pid_t parent) {
@@ -251,7 +254,7 @@ TestServer::TestServer(ServerOptions options, TestServer* primary)
   } else {
     initialise();
   }
-  start();
+  start_on_free_port();
   if (primary == nullptr) {
     sql(fmt::format("CREATE ROLE strand LOGIN PASSWORD '{}'", password_));
   }
@@ -272,7 +275,7 @@ void TestServer::initialise() {
   run_tool({programs / "initdb", "--pgdata=" + data().string(), "--no-sync", "--encoding=UTF8",
             "--locale=C.UTF-8", "--username=admin", "--pwfile=" + password_file.string(),
             "--auth=scram-sha-256", "--no-instructions"});
-  write_settings({});
+  write_settings();
 }
 
 void TestServer::copy(TestServer& primary) {
@@ -285,10 +288,11 @@ void TestServer::copy(TestServer& primary) {
   const fs::path mark = data() / "standby.signal";
   std::ofstream{mark};
   own(mark);
-  write_settings({{"primary_conninfo", address}, {"synchronous_standby_names", ""}});
+  options_.settings.emplace("primary_conninfo", address);
+  write_settings();
 }
 
-void TestServer::write_settings(const std::map<std::string, std::string>& more) {
+void TestServer::write_settings() {
   const std::string durable = options_.durable ? "on" : "off";
   std::map<std::string, std::string> settings{
       {"port", std::to_string(port_)},
@@ -302,9 +306,6 @@ void TestServer::write_settings(const std::map<std::string, std::string>& more) 
       // In the folder, so that nothing stays behind after a kill.
       {"dynamic_shared_memory_type", "mmap"},
   };
-  for (const auto& [name, value] : more) {
-    settings[name] = value;
-  }
   for (const auto& [name, value] : options_.settings) {
     settings[name] = value;
   }
@@ -327,6 +328,21 @@ void TestServer::run_tool(std::vector<std::string> command) const {
   }
 }
 
+void TestServer::start_on_free_port() {
+  for (int i = 0; i < 5; ++i) {
+    try {
+      start();
+      return;
+    } catch (const std::runtime_error&) {
+      if (log().find("Address already in use") == std::string::npos || i == 4) {
+        throw;
+      }
+    }
+    port_ = free_port();
+    write_settings();
+  }
+}
+
 void TestServer::start() {
   pid_ = spawn({programs / "postgres", "-D", data()}, folder_.path() / "server.log");
   wait_until_ready();
@@ -334,8 +350,7 @@ void TestServer::start() {
 
 void TestServer::wait_until_ready() {
   const auto deadline = std::chrono::steady_clock::now() + 60s;
-  const std::string address = admin_url() + "?connect_timeout=5&target_session_attrs=any";
-  while (PQping(address.c_str()) != PQPING_OK) {
+  while (!ready()) {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = -1;
@@ -344,8 +359,20 @@ void TestServer::wait_until_ready() {
     if (std::chrono::steady_clock::now() > deadline) {
       throw std::runtime_error("PostgreSQL does not get ready: " + log());
     }
-    std::this_thread::sleep_for(10ms);
+    std::this_thread::sleep_for(5ms);
   }
+}
+
+// As it says itself, in a file: at its port there might be another one.
+bool TestServer::ready() const {
+  std::istringstream pid_file(whole_file(data() / "postmaster.pid"));
+  std::string pid;
+  std::string status;
+  std::getline(pid_file, pid);
+  for (int i = 0; i < 7; ++i) {
+    std::getline(pid_file, status);
+  }
+  return pid == std::to_string(pid_) && status.starts_with("ready");
 }
 
 void TestServer::stop(Stop how) {
@@ -387,14 +414,35 @@ std::string TestServer::admin_url(std::string_view database) const {
   return fmt::format("postgres://admin:{}@127.0.0.1:{}/{}", password_, port_, database);
 }
 
-void TestServer::sql(const std::string& script, std::string_view database) {
+std::unique_ptr<Connection> TestServer::admin(std::string_view database) const {
   auto connection = Connection::open(admin_url(database) + "?target_session_attrs=any");
   if (!connection) {
     throw std::runtime_error(connection.error().message);
   }
-  if (const auto done = (*connection)->script(script); !done) {
+  return std::move(*connection);
+}
+
+void TestServer::sql(const std::string& script, std::string_view database) {
+  if (const auto done = admin(database)->script(script); !done) {
     throw std::runtime_error(fmt::format("{}: {}", script, done.error().message));
   }
+}
+
+void TestServer::wait_until(const std::string& query) {
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  const auto connection = admin();
+  const Group group{{query, {}}};
+  while (std::chrono::steady_clock::now() < deadline) {
+    const GroupResult result = connection->run(group);
+    if (!result) {
+      throw std::runtime_error(fmt::format("{}: {}", query, result.error().message));
+    }
+    if (!result->front().empty()) {
+      return;
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  throw std::runtime_error("no row came within a minute: " + query);
 }
 
 std::string TestServer::fresh_database() {
@@ -403,7 +451,10 @@ std::string TestServer::fresh_database() {
   return url(name);
 }
 
-void TestServer::promote() { sql("SELECT pg_promote(true, 60)"); }
+void TestServer::promote() {
+  sql("SELECT pg_promote(true, 60)");
+  wait_until("SELECT 1 WHERE NOT pg_is_in_recovery()");
+}
 
 std::string TestServer::log() const { return whole_file(folder_.path() / "server.log"); }
 
@@ -413,6 +464,7 @@ TestPair::TestPair(const ServerOptions& options)
   // Only now: before there is a standby, no commit would come to an end.
   primary_->sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
   primary_->sql("SELECT pg_reload_conf()");
+  primary_->wait_until("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'");
 }
 
 std::string TestPair::fresh_database() {

@@ -13,6 +13,8 @@
 
 namespace strand::postgres {
 
+class Connection;
+
 // A folder that is removed with all that is in it; by a later test, if this process is killed.
 class ServerFolder {
  public:
@@ -74,6 +76,8 @@ class TestServer {
 
   // Runs a script as superuser.
   void sql(const std::string& script, std::string_view database = "postgres");
+  // Asks as superuser, again and again, until there is a row.
+  void wait_until(const std::string& query);
   // The standby becomes a server of its own, and takes writes when this returns.
   void promote();
 
@@ -85,11 +89,14 @@ class TestServer {
  private:
   TestServer(ServerOptions options, TestServer* primary);
 
+  [[nodiscard]] std::unique_ptr<Connection> admin(std::string_view database = "postgres") const;
   void initialise();
   void copy(TestServer& primary);
-  void write_settings(const std::map<std::string, std::string>& more);
+  void write_settings();
   void run_tool(std::vector<std::string> command) const;
+  void start_on_free_port();
   void wait_until_ready();
+  [[nodiscard]] bool ready() const;
   void reap();
   [[nodiscard]] std::filesystem::path data() const { return folder_.path() / "data"; }
 

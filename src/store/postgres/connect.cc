@@ -124,7 +124,8 @@ std::vector<Options> for_each_host(const Options& options) {
       (hosts.empty() || addresses.empty() || hosts.size() == addresses.size()) &&
       (ports.size() <= 1 || ports.size() == count);
   // "prefer-standby" needs to see them all; libpq has the words for lists that do not fit.
-  if (count <= 1 || !lengths_fit || options.at("target_session_attrs") == "prefer-standby") {
+  if (count <= 1 || !lengths_fit ||
+      listed("target_session_attrs") == std::vector<std::string>{"prefer-standby"}) {
     return {options};
   }
   std::vector<Options> each;

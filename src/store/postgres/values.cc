@@ -1,5 +1,7 @@
 #include "store/postgres/values.h"
 
+#include <array>
+#include <bit>
 #include <charconv>
 #include <concepts>
 #include <type_traits>
@@ -31,10 +33,12 @@ constexpr std::size_t null_value = std::string::npos;
 
 template <std::integral Number>
 void append_number(std::string& buffer, Number number) {
-  const auto bits = static_cast<std::make_unsigned_t<Number>>(number);
-  for (std::size_t i = sizeof(Number); i-- > 0;) {
-    buffer.push_back(static_cast<char>(static_cast<unsigned char>(bits >> (8 * i))));
+  auto bits = static_cast<std::make_unsigned_t<Number>>(number);
+  if constexpr (std::endian::native == std::endian::little) {
+    bits = std::byteswap(bits);
   }
+  const auto bytes = std::bit_cast<std::array<char, sizeof(Number)>>(bits);
+  buffer.append(bytes.data(), bytes.size());
 }
 
 template <std::integral Number>
