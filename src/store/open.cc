@@ -15,6 +15,8 @@
 #include "store/local/local_store.h"
 #include "store/local/message_cache.h"
 #include "store/memory/memory_backend.h"
+#include "store/postgres/location.h"
+#include "store/postgres/postgres_store.h"
 #include "store/rocksdb/rocksdb_backend.h"
 #include "store/sqlite/sqlite_backend.h"
 #include "store/url.h"
@@ -60,6 +62,10 @@ Result<std::unique_ptr<engine::Backend>> open_backend(std::string_view text,
                                             .env = nullptr});
     case Url::Scheme::sqlite:
       return sqlite::open_sqlite(url.rest, for_backend(options.cache_bytes), options.create);
+    case Url::Scheme::postgres:
+      return failure(
+          Errc::unsupported,
+          "a store in PostgreSQL has no backend of its own: its rules are in the database");
   }
   return failure(Errc::unsupported, "no such kind of store");
 }
@@ -78,6 +84,12 @@ Result<std::unique_ptr<Store>> open_on(std::unique_ptr<engine::Backend> backend,
 }  // namespace store
 
 Result<std::unique_ptr<Store>> open(std::string_view url, OpenOptions options) {
+  if (const auto parsed = store::parse_url(url);
+      parsed && parsed->scheme == store::Url::Scheme::postgres) {
+    const auto location = postgres::parse_location(parsed->rest);
+    if (!location) return std::unexpected(location.error());
+    return postgres::PostgresStore::open(*location, std::move(options));
+  }
   auto backend = store::open_backend(url, options);
   if (!backend) return std::unexpected(std::move(backend).error());
   return store::open_on(*std::move(backend), std::move(options));

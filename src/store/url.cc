@@ -12,11 +12,11 @@ namespace strand::store {
 
 namespace {
 
-constexpr std::string_view supported = "rocksdb:PATH, sqlite:PATH, memory: and memory:NAME";
+constexpr std::string_view supported =
+    "rocksdb:PATH, sqlite:PATH, postgres://…, memory: and memory:NAME";
 
 // Kinds of store that Strand knows by name, but that this version cannot open.
-constexpr std::array<std::string_view, 4> not_built = {"postgres", "postgresql", "strand",
-                                                       "strands"};
+constexpr std::array<std::string_view, 2> not_built = {"strand", "strands"};
 
 bool is_scheme(std::string_view text) {
   // As RFC 3986 has it; so neither a path nor text with blanks is mistaken for one.
@@ -61,6 +61,9 @@ Result<Url> parse_url(std::string_view text) {
   if (scheme == "memory") return Url{Url::Scheme::memory, std::string(rest)};
   if (scheme == "rocksdb") return on_disk(Url::Scheme::rocksdb, text, rest);
   if (scheme == "sqlite") return on_disk(Url::Scheme::sqlite, text, rest);
+  if (scheme == "postgres" || scheme == "postgresql") {
+    return Url{Url::Scheme::postgres, std::string(text)};
+  }
   if (std::ranges::find(not_built, scheme) != not_built.end()) {
     return failure(Errc::unsupported,
                    fmt::format("stores of the kind \"{}:\" are not built into this version; "

@@ -9,9 +9,10 @@ namespace strand::store {
 
 // The name of a store, taken apart: `memory:orders` is scheme `memory`, rest `orders`.
 struct Url {
-  enum class Scheme { memory, rocksdb, sqlite };
+  enum class Scheme { memory, rocksdb, sqlite, postgres };
   Scheme scheme = Scheme::memory;
-  std::string rest;  // a name, or the path of a store on disk, which is not empty
+  // A name, the path of a store on disk, which is not empty, or the whole URL of a database.
+  std::string rest;
 };
 
 // Text that is no URL is `invalid_argument`; a kind of store that there is not, or not in this

@@ -13,6 +13,8 @@
 
 #include <unistd.h>
 
+#include "postgres/server.h"
+
 namespace strand::conformance {
 
 // --- The stores ---
@@ -48,12 +50,64 @@ StoreUnderTest on_disk(const std::string& scheme) {
               }};
 }
 
+// Schemas in one database of a server that the tests start. A schema takes longer to make than most
+// tests to run, so those of removed stores are emptied and used again.
+class Schemas {
+ public:
+  std::string url(const std::string& name) {
+    std::string& schema = by_name_[name];
+    if (schema.empty() && !free_.empty()) {
+      schema = free_.back();
+      free_.pop_back();
+    } else if (schema.empty()) {
+      schema = "store_" + std::to_string(++count_);
+    }
+    return database_ + "?schema=" + schema;
+  }
+
+  void remove(const std::string& url) {
+    const std::string schema = url.substr(url.find('=') + 1);
+    std::erase_if(by_name_, [&](const auto& named) { return named.second == schema; });
+    const std::size_t name = database_.rfind('/') + 1;
+    postgres::shared_server().sql(
+        "do $$ declare t text; begin if to_regclass('" + schema +
+            ".store') is null then return; "
+            "end if; select string_agg(format('%I.%I', schemaname, tablename), ', ') into t "
+            "from pg_tables where schemaname = '" +
+            schema +
+            "' and tablename not in ('store', "
+            "'migrations'); execute 'truncate ' || t; update " +
+            schema + ".store set time = 0; end $$",
+        database_.substr(name));
+    free_.push_back(schema);
+  }
+
+ private:
+  const std::string database_ = postgres::shared_server().fresh_database();
+  std::map<std::string, std::string> by_name_;
+  std::vector<std::string> free_;
+  int count_ = 0;
+};
+
+Schemas& schemas() {
+  static Schemas all;
+  return all;
+}
+
+StoreUnderTest in_postgres() {
+  return {.name = "postgres",
+          .url = [](const std::string& name) { return schemas().url(name); },
+          .remove = [](const std::string& url) { schemas().remove(url); },
+          .single_owner = false};
+}
+
 // Every store that passes this suite stands here, and only here.
 std::vector<StoreUnderTest> all_stores() {
   return {
       {.name = "memory", .url = [](const std::string& name) { return "memory:" + name; }},
       on_disk("rocksdb"),
       on_disk("sqlite"),
+      in_postgres(),
   };
 }
 

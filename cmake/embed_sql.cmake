@@ -1,0 +1,14 @@
+# Writes OUTPUT, a C++ file with the SQL of the PostgreSQL store: FIRST (a list of files) and
+# TEST_CLOCK. Literals must not be too long, so each file is one of its own.
+set(text "#include \"store/postgres/sql.h\"\n\n#include <string>\n\nnamespace strand::postgres::sql {\n\n")
+function(embed name)
+  set(parts "")
+  foreach(file ${ARGN})
+    file(READ "${file}" sql)
+    string(APPEND parts "  text += R\"strand(${sql})strand\";\n")
+  endforeach()
+  set(text "${text}std::string ${name}() {\n  std::string text;\n${parts}  return text;\n}\n\n" PARENT_SCOPE)
+endfunction()
+embed(first ${FIRST})
+embed(test_clock ${TEST_CLOCK})
+file(WRITE "${OUTPUT}" "${text}}  // namespace strand::postgres::sql\n")

@@ -1,0 +1,504 @@
+-- Leases: granted, pulled for, renewed, ended.
+
+-- A place names what a token leases: the sign says whether it is an unkeyed message, then come 17
+-- bits of queue, then 46 bits of the message's or lane's number.
+create function lane_place(p_queue int, p_lane bigint) returns bigint language sql immutable as $$
+  select (p_queue::bigint << 46) | p_lane
+$$;
+create function message_place(p_queue int, p_id bigint) returns bigint language sql immutable as $$
+  select (-9223372036854775808) | (p_queue::bigint << 46) | p_id
+$$;
+create function is_message(p_place bigint) returns boolean language sql immutable as $$
+  select p_place < 0
+$$;
+create function queue_of(p_place bigint) returns int language sql immutable as $$
+  select ((p_place >> 46) & 131071)::int
+$$;
+create function number_of(p_place bigint) returns bigint language sql immutable as $$
+  select p_place & 70368744177663
+$$;
+
+-- A message as its holder gets it; the first columns are those of its lease.
+create type granted as (
+  n           int,
+  epoch       bigint,
+  place       bigint,
+  key         bytea,
+  label       text,
+  lease_until bigint,
+  cursor      bigint,
+  isolated    boolean,
+  more        boolean,
+  turn        bigint,
+  lane_priority int,
+  id          bigint,
+  body        bytea,
+  headers     bytea,
+  priority    int,
+  deliveries  int,
+  attempts    int,
+  enqueued_at bigint,
+  due         bigint,
+  expires_at  bigint,
+  name        bytea,
+  topic       text
+);
+
+-- Whether the lane has visible messages that its lease does not carry.
+create function has_more(l lanes) returns boolean language sql stable as $$
+  select best_priority(l) is not null
+$$;
+
+-- Adds visible messages to a lease while they fit. What is left of the limits comes back.
+create function carry_visible(l lanes, p_pull bigint, p_first_fits boolean, p_messages int,
+                              p_bytes bigint, out lane lanes, out messages_left int,
+                              out bytes_left bigint, out count int)
+language plpgsql as $$
+declare
+  r record;
+  v_ids bigint[] := '{}';
+begin
+  lane := l;
+  messages_left := p_messages;
+  bytes_left := p_bytes;
+  count := 0;
+  for r in select m.id, m.bytes, m.priority from messages m
+            where m.lane = l.id and m.wakes_at is null and m.epoch is null
+              and (l.barrier_due is null or (m.due, m.id) < (l.barrier_due, l.barrier_id))
+            order by m.due, m.id limit p_messages loop
+    exit when r.bytes > bytes_left and not (p_first_fits and count = 0);
+    v_ids := v_ids || r.id;
+    bytes_left := greatest(0, bytes_left - r.bytes);
+    messages_left := messages_left - 1;
+    count := count + 1;
+    case r.priority
+      when 0 then lane.woken_0 := lane.woken_0 - 1;
+      when 1 then lane.woken_1 := lane.woken_1 - 1;
+      when 2 then lane.woken_2 := lane.woken_2 - 1;
+      else lane.woken_3 := lane.woken_3 - 1;
+    end case;
+  end loop;
+  if count > 0 then
+    update messages m set epoch = lane.epoch, pulled = p_pull, deliveries = m.deliveries + 1,
+                          ttl_at = null
+     where m.queue = l.queue and m.id = any (v_ids);
+    lane.carried := lane.carried + count;
+  end if;
+end $$;
+
+create function begin_lease(l lanes, p_until bigint, p_client bigint, p_number bigint)
+returns lanes language plpgsql as $$
+begin
+  l.epoch := nextval('epochs');
+  l.lease_until := p_until;
+  l.cursor := 1;
+  l.isolated := false;
+  l.graced := false;
+  l.request_client := p_client;
+  l.request_number := p_number;
+  l.turn := null;
+  l.ready_since := null;
+  return l;
+end $$;
+
+-- What the tokens hold, message by message, for those that are current.
+create function look_at_leases(p_places bigint[], p_epochs bigint[]) returns setof granted
+language sql stable as $$
+  select g.n::int, l.epoch, g.place, l.key, l.label, l.lease_until, l.cursor, l.isolated,
+         has_more(l), null::bigint, l.priority, m.id, coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries,
+         m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic
+    from unnest(p_places, p_epochs) with ordinality as g (place, epoch, n)
+    join lanes l on not is_message(g.place) and l.id = number_of(g.place) and l.epoch = g.epoch
+    left join messages m on m.lane = l.id and m.epoch = l.epoch
+    left join bodies b on b.id = m.body_at
+  union all
+  select g.n::int, m.epoch, g.place, null, m.label, m.lease_until, 1, false, false, null::bigint, m.priority, m.id,
+         coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries, m.attempts,
+         m.enqueued_at, m.due, m.expires_at, m.name, m.topic
+    from unnest(p_places, p_epochs) with ordinality as g (place, epoch, n)
+    join messages m on is_message(g.place) and m.queue = queue_of(g.place)
+                   and m.id = number_of(g.place) and m.epoch = g.epoch
+    left join bodies b on b.id = m.body_at
+$$;
+
+-- An entry of the ready order.
+create type ready_entry as (priority int, turn bigint, ready_since bigint, lane bigint, id bigint, bytes int);
+
+-- Locks the next entries of one priority: in order of turns, from p_bound on.
+create function next_ready(p_queue int, p_priority int, p_bound bigint, p_labels text[],
+                           p_owner text, p_now bigint, p_limit int)
+returns setof ready_entry language plpgsql as $$
+begin
+  if p_labels is null then
+    return query
+      select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
+       where l.queue = p_queue and l.priority = p_priority and l.turn >= p_bound
+         and (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
+              or l.ready_since + l.hint_grace <= p_now)
+       order by l.turn limit p_limit for update skip locked;
+    return query
+      select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
+       where m.queue = p_queue and m.priority = p_priority and m.turn >= p_bound
+       order by m.turn limit p_limit for update skip locked;
+    return;
+  end if;
+  for i in 1 .. cardinality(p_labels) loop
+    if p_labels[i] = '' then
+      return query
+        select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
+         where l.queue = p_queue and l.priority = p_priority and l.turn >= p_bound and l.label = ''
+           and (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
+                or l.ready_since + l.hint_grace <= p_now)
+         order by l.turn limit p_limit for update skip locked;
+      return query
+        select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
+         where m.queue = p_queue and m.priority = p_priority and m.turn >= p_bound and m.label = ''
+         order by m.turn limit p_limit for update skip locked;
+    else
+      return query
+        select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
+         where l.queue = p_queue and l.priority = p_priority and l.turn is not null
+           and l.label = p_labels[i] and l.label <> ''
+           and (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
+                or l.ready_since + l.hint_grace <= p_now)
+         order by l.turn limit p_limit for update skip locked;
+      return query
+        select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
+         where m.queue = p_queue and m.priority = p_priority and m.turn is not null
+           and m.label = p_labels[i] and m.label <> ''
+         order by m.turn limit p_limit for update skip locked;
+    end if;
+  end loop;
+end $$;
+
+-- The entries that are served next, locked: by priority, then by turn. Of every eight leases the
+-- eighth goes to the entry that has been ready longest, if that is at least p_starving long.
+create function pick_ready(p_queue int, p_bounds bigint[], p_labels text[], p_owner text,
+                           p_now bigint, p_limit int, p_granted bigint, p_starving bigint)
+returns ready_entry[] language plpgsql as $$
+declare
+  v_best ready_entry[] := '{}';
+  v_more ready_entry[];
+  v_oldest ready_entry[];
+  v_picked ready_entry[] := '{}';
+  v_taken bigint[] := '{}';
+  v_next int := 1;
+  v_aged int := 1;
+  v_found ready_entry;
+  v_rest int;
+begin
+  for p in 0 .. 3 loop
+    exit when cardinality(v_best) >= p_limit;
+    v_rest := p_limit - cardinality(v_best);
+    select array_agg(e order by e.turn) into v_more from (
+      select * from next_ready(p_queue, p, p_bounds[p + 1], p_labels, p_owner, p_now, v_rest) n
+       order by n.turn limit v_rest) e;
+    if v_more is not null then v_best := v_best || v_more; end if;
+  end loop;
+
+  -- With one priority, the best is the oldest too, and there is nothing to do.
+  if (p_granted + p_limit) / 8 = p_granted / 8
+     or not exists_at_other_priority(p_queue, coalesce((v_best[1]).priority, 0)) then
+    return v_best;
+  end if;
+  select array_agg(e order by e.turn) into v_oldest from (
+    select n.* from generate_series(0, 3) p,
+           lateral next_ready(p_queue, p, p_bounds[p + 1], p_labels, p_owner, p_now, p_limit / 8 + 1) n
+     where n.ready_since <= p_now - p_starving
+     order by n.turn limit p_limit / 8 + 1) e;
+  v_oldest := coalesce(v_oldest, '{}');
+  while cardinality(v_picked) < p_limit loop
+    v_found := null;
+    if (p_granted + cardinality(v_picked) + 1) % 8 = 0 then
+      while v_aged <= cardinality(v_oldest) and (v_oldest[v_aged]).turn = any (v_taken) loop
+        v_aged := v_aged + 1;
+      end loop;
+      if v_aged <= cardinality(v_oldest) then v_found := v_oldest[v_aged]; end if;
+    end if;
+    if v_found.turn is null then
+      while v_next <= cardinality(v_best) and (v_best[v_next]).turn = any (v_taken) loop
+        v_next := v_next + 1;
+      end loop;
+      exit when v_next > cardinality(v_best);
+      v_found := v_best[v_next];
+    end if;
+    v_picked := v_picked || v_found;
+    v_taken := v_taken || v_found.turn;
+  end loop;
+  return v_picked;
+end $$;
+
+create function exists_at_other_priority(p_queue int, p_priority int) returns boolean
+language sql stable as $$
+  select exists (select 1 from generate_series(0, 3) p where p <> p_priority and (
+    exists (select 1 from lanes l where l.queue = p_queue and l.priority = p and l.turn is not null)
+    or exists (select 1 from messages m
+                where m.queue = p_queue and m.priority = p and m.turn is not null)))
+$$;
+
+create function lease(p_queue text, p_labels text[], p_owner text, p_lanes int, p_messages int,
+                      p_bytes bigint, p_lease bigint, p_key bytea, p_seize boolean,
+                      p_client bigint, p_number bigint, p_granted bigint, p_bounds bigint[],
+                      p_window bigint, p_requests_max bigint)
+returns setof granted language plpgsql as $$
+declare
+  v_now bigint := now_ms();
+  q queues;
+  r requests;
+  e ready_entry;
+  v_entries ready_entry[];
+  c record;
+  l lanes;
+  v_until bigint;
+  v_first boolean := true;
+  v_messages int := p_messages;
+  v_bytes bigint := p_bytes;
+  v_places bigint[] := '{}';
+  v_epochs bigint[] := '{}';
+  v_turns bigint[] := '{}';
+  v_ids bigint[] := '{}';        -- unkeyed
+  v_id_epochs bigint[] := '{}';
+  v_epoch bigint;
+begin
+  if p_client is not null then
+    perform pg_advisory_xact_lock(hashtextextended(
+      'strand request ' || current_schema() || ' ' || p_client || ' ' || p_number, 0));
+    select * into r from requests where client = p_client and number = p_number;
+    if found and (r.forget_at > v_now or any_current(r.places, r.epochs)) then
+      return query select * from look_at_leases(r.places, r.epochs);
+      return;
+    end if;
+    if has_more_than('requests', 'forget_at', p_requests_max - 1) then
+      perform refuse('STSFU', format('the store remembers %s request ids, its limit '
+                                     '(request_ids_max); lease without one, or wait until older '
+                                     'ones are forgotten', p_requests_max));
+    end if;
+  end if;
+  q := known_queue(p_queue);
+  perform share_queue(q.id);
+  if q.paused and not p_seize then return; end if;
+  v_until := v_now + coalesce(p_lease, q.lease);
+
+  if p_key is not null then
+    if p_seize then perform lock_lanes(array[q.id], array[p_key]); end if;
+    select * into l from lanes where queue = q.id and key = p_key for update;
+    if not p_seize and (l.id is null or l.turn is null
+         or (p_labels is not null and not l.label = any (p_labels))
+         or not (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= v_now
+                 or l.ready_since + l.hint_grace <= v_now)) then
+      return;
+    end if;
+    if p_seize then
+      if l.epoch is not null then l := end_lease(l, v_now); end if;
+      l.park_reason := null;
+      if l.live = 0 then l.isolate_next := false; end if;
+    end if;
+    l := begin_lease(l, v_until, p_client, p_number);
+    if not p_seize and l.isolate_next then
+      l.isolate_next := false;
+      l.isolated := true;
+      v_messages := 1;
+    end if;
+    c := carry_visible(l, 0, true, v_messages, v_bytes);
+    perform store_lane(c.lane);
+    v_places := array[lane_place(q.id, l.id)];
+    v_epochs := array[l.epoch];
+  else
+    v_entries := pick_ready(q.id, p_bounds, p_labels, p_owner, v_now, least(p_lanes, p_messages),
+                            p_granted, q.starvation_after);
+    foreach e in array v_entries loop
+      exit when v_messages = 0;
+      if e.lane is null then
+        exit when not v_first and e.bytes > v_bytes;
+        v_epoch := nextval('epochs');
+        v_ids := v_ids || e.id;
+        v_id_epochs := v_id_epochs || v_epoch;
+        v_messages := v_messages - 1;
+        v_bytes := greatest(0, v_bytes - e.bytes);
+        v_places := v_places || message_place(q.id, e.id);
+        v_epochs := v_epochs || v_epoch;
+      else
+        select * into l from lanes where id = e.lane;
+        if not v_first and (select m.bytes from messages m
+                             where m.lane = l.id and m.wakes_at is null and m.epoch is null
+                             order by m.due, m.id limit 1) > v_bytes then
+          exit;
+        end if;
+        l := begin_lease(l, v_until, p_client, p_number);
+        if l.isolate_next then
+          l.isolate_next := false;
+          l.isolated := true;
+          c := carry_visible(l, 0, v_first, 1, v_bytes);
+          v_messages := v_messages - 1;
+        else
+          c := carry_visible(l, 0, v_first, v_messages, v_bytes);
+          v_messages := c.messages_left;
+        end if;
+        v_bytes := c.bytes_left;
+        perform store_lane(c.lane);
+        v_places := v_places || lane_place(q.id, l.id);
+        v_epochs := v_epochs || l.epoch;
+      end if;
+      v_turns := v_turns || e.turn;
+      v_first := false;
+    end loop;
+    if cardinality(v_ids) > 0 then
+      update messages m set epoch = u.epoch, lease_until = v_until, deliveries = m.deliveries + 1,
+                            turn = null, ready_since = null, ttl_at = null, pulled = 0,
+                            request_client = p_client, request_number = p_number
+        from unnest(v_ids, v_id_epochs) as u (id, epoch)
+       where m.queue = q.id and m.id = u.id;
+    end if;
+    -- What was locked and not taken was hidden from others for a while.
+    if cardinality(v_places) < cardinality(v_entries) then perform tell_queue(q.id); end if;
+  end if;
+
+  if p_client is not null and cardinality(v_places) > 0 then
+    insert into requests values (p_client, p_number, v_now + p_window, v_places, v_epochs)
+    on conflict (client, number) do update
+      set forget_at = excluded.forget_at, places = excluded.places, epochs = excluded.epochs;
+  end if;
+  return query select g.n, g.epoch, g.place, g.key, g.label, g.lease_until, g.cursor, g.isolated,
+                      g.more, v_turns[g.n], g.lane_priority, g.id, g.body, g.headers, g.priority, g.deliveries,
+                      g.attempts, g.enqueued_at, g.due, g.expires_at, g.name, g.topic
+                 from look_at_leases(v_places, v_epochs) g;
+end $$;
+
+create function any_current(p_places bigint[], p_epochs bigint[]) returns boolean
+language sql stable as $$
+  select exists (select 1 from unnest(p_places, p_epochs) as g (place, epoch)
+    where exists (select 1 from lanes l where not is_message(g.place)
+                     and l.id = number_of(g.place) and l.epoch = g.epoch)
+       or exists (select 1 from messages m where is_message(g.place)
+                     and m.queue = queue_of(g.place) and m.id = number_of(g.place)
+                     and m.epoch = g.epoch))
+$$;
+
+create function refuse_lost(p_epoch bigint) returns void language plpgsql as $$
+begin
+  perform refuse('STLOS', format('the lease with epoch %s is over: it ran out, was settled, or '
+                                 'taken by another', p_epoch));
+end $$;
+
+-- Gives back what a lease carries, uncharged, and ends it. The lane is not saved.
+create function end_lease(l lanes, p_now bigint) returns lanes language plpgsql as $$
+declare
+  m messages;
+  v_epoch bigint := l.epoch;
+begin
+  if l.carried > 0 then
+    for m in select * from messages t where t.lane = l.id and t.epoch = v_epoch
+              order by t.due, t.id loop
+      l := give_back(l, m, p_now);
+    end loop;
+  end if;
+  perform tell_lease(v_epoch);
+  l.epoch := null;
+  l.lease_until := null;
+  l.isolated := false;
+  l.request_client := null;
+  l.request_number := null;
+  return l;
+end $$;
+
+-- The lane of a token, locked; refuses when the token is not current.
+create function held_lane(p_place bigint, p_epoch bigint, p_now bigint) returns lanes
+language plpgsql as $$
+declare
+  l lanes;
+begin
+  select * into l from lanes where id = number_of(p_place) for update;
+  if l.epoch is distinct from p_epoch or l.lease_until <= p_now then
+    perform refuse_lost(p_epoch);
+  end if;
+  return l;
+end $$;
+create function held_message(p_place bigint, p_epoch bigint, p_now bigint) returns messages
+language plpgsql as $$
+declare
+  m messages;
+begin
+  select * into m from messages
+   where queue = queue_of(p_place) and id = number_of(p_place) for update;
+  if m.epoch is distinct from p_epoch or m.lease_until <= p_now then
+    perform refuse_lost(p_epoch);
+  end if;
+  return m;
+end $$;
+
+create function pull(p_place bigint, p_epoch bigint, p_cursor bigint, p_messages int,
+                     p_bytes bigint)
+returns setof granted language plpgsql as $$
+declare
+  v_now bigint := now_ms();
+  l lanes;
+  c record;
+  v_more boolean;
+begin
+  if is_message(p_place) then
+    perform held_message(p_place, p_epoch, v_now);
+    if p_cursor <> 1 then perform refuse_cursor(p_cursor, 1); end if;
+    return query select 1, p_epoch, p_place, null::bytea, '', 0::bigint, 1::bigint, false, false,
+                        null::bigint, 0, null::bigint, null::bytea, null::bytea, 0, 0, 0, 0::bigint,
+                        0::bigint, null::bigint, null::bytea, null::text;
+    return;
+  end if;
+  l := held_lane(p_place, p_epoch, v_now);
+  if p_cursor <> l.cursor and not (p_cursor + 1 = l.cursor and p_cursor <> 0) then
+    perform refuse_cursor(p_cursor, l.cursor);
+  end if;
+  if p_cursor = l.cursor then
+    if l.isolated or (select paused from queues where id = l.queue) then
+      return query select 1, p_epoch, p_place, l.key, l.label, l.lease_until, p_cursor, l.isolated,
+                          false, null::bigint, 0, null::bigint, null::bytea, null::bytea, 0, 0, 0,
+                          0::bigint, 0::bigint, null::bigint, null::bytea, null::text;
+      return;
+    end if;
+    c := carry_visible(l, p_cursor, true, p_messages, p_bytes);
+    l := c.lane;
+    if c.count > 0 then
+      l.cursor := l.cursor + 1;
+      perform store_lane(l);
+    end if;
+  end if;
+  v_more := not l.isolated and has_more(l);
+  return query
+    select 1, l.epoch, p_place, l.key, l.label, l.lease_until, l.cursor, l.isolated, v_more,
+           null::bigint, l.priority, m.id, coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries,
+           m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic
+      from (select 1) one
+      left join messages m on m.lane = l.id and m.epoch = l.epoch and m.pulled = p_cursor
+      left join bodies b on b.id = m.body_at;
+end $$;
+
+create function refuse_cursor(p_asked bigint, p_next bigint) returns void language plpgsql as $$
+begin
+  perform refuse('STCUR', format('cursor %s is neither the next one of this lease (%s) nor its '
+                                 'last', p_asked, p_next));
+end $$;
+
+-- The new ends, in order; 0 where the token is not current.
+create function renew(p_places bigint[], p_epochs bigint[], p_lease bigint) returns bigint[]
+language plpgsql as $$
+declare
+  v_now bigint := now_ms();
+  v_result bigint[] := array_fill(0::bigint, array[cardinality(p_places)]);
+  r record;
+begin
+  perform 1 from (select l.id from lanes l join unnest(p_places) as u (place)
+                      on not is_message(u.place) and l.id = number_of(u.place)
+                   order by l.queue, l.key for update of l) locked;
+  for r in select u.place, u.epoch, u.n from unnest(p_places, p_epochs)
+                  with ordinality as u (place, epoch, n) order by u.place loop
+    if is_message(r.place) then
+      update messages set lease_until = v_now + p_lease
+       where queue = queue_of(r.place) and id = number_of(r.place) and epoch = r.epoch
+         and lease_until > v_now;
+    else
+      update lanes set lease_until = v_now + p_lease
+       where id = number_of(r.place) and epoch = r.epoch and lease_until > v_now;
+    end if;
+    if found then v_result[r.n] := v_now + p_lease; end if;
+  end loop;
+  return v_result;
+end $$;

@@ -1,0 +1,262 @@
+-- What becomes of leased messages, and cancelling.
+
+-- Remembers, for this transaction, that a message ended in a way that sends behind it in the
+-- transaction may not count on: its name is not free for them, nor its room in a full queue.
+create function note_unforeseen(m messages) returns void language plpgsql as $$
+begin
+  if (select max_length from queues where id = m.queue) > 0 then
+    perform add_unforeseen(m.queue, 1);
+  end if;
+  if m.name is not null then
+    perform set_config(noted('freed_' || md5(m.name), m.queue), 'late', true);
+  end if;
+end $$;
+
+-- Settles leases, in order. The outcomes are parallel arrays of their own; p_of says to which
+-- settle each belongs. Kinds: 0 ack, 1 retry, 2 dead, 3 release. Then: 0 end, 1 keep, 2 park.
+create function settle(p_places bigint[], p_epochs bigint[], p_thens int[], p_park_reasons bytea[],
+                       p_labels text[], p_hint_owners text[], p_hint_valid bigint[],
+                       p_hint_grace bigint[], p_of int[], p_ids bigint[], p_kinds int[],
+                       p_delays bigint[], p_reasons bytea[], p_kept int)
+returns void language plpgsql as $$
+declare
+  v_now bigint := now_ms();
+  v_from int := 1;
+  v_to int;
+  v_done boolean[];
+begin
+  perform share_queue(q) from (select distinct queue_of(u) as q from unnest(p_places) u order by 1) w;
+  perform lock_ids(array(select number_of(u) from unnest(p_places) u where not is_message(u)));
+  v_done := ack_messages(p_places, p_epochs, p_thens, p_of, p_ids, p_kinds, v_now);
+  for i in 1 .. cardinality(p_places) loop
+    v_to := v_from;
+    while p_of[v_to] = i loop v_to := v_to + 1; end loop;
+    if v_done[i] then
+      null;
+    elsif is_message(p_places[i]) then
+      perform settle_message(p_places[i], p_epochs[i], p_thens[i], p_park_reasons[i],
+                             p_ids[v_from:v_to - 1], p_kinds[v_from:v_to - 1],
+                             p_delays[v_from:v_to - 1], p_reasons[v_from:v_to - 1], v_now, p_kept);
+    else
+      perform settle_lane(p_places[i], p_epochs[i], p_thens[i], p_park_reasons[i], p_labels[i],
+                          p_hint_owners[i], p_hint_valid[i], p_hint_grace[i],
+                          p_ids[v_from:v_to - 1], p_kinds[v_from:v_to - 1],
+                          p_delays[v_from:v_to - 1], p_reasons[v_from:v_to - 1], v_now, p_kept);
+    end if;
+    v_from := v_to;
+  end loop;
+end $$;
+
+-- Unkeyed messages that are just acked, which is most of them, go all at once. Returns which
+-- settles are done with that.
+create function ack_messages(p_places bigint[], p_epochs bigint[], p_thens int[], p_of int[],
+                             p_ids bigint[], p_kinds int[], p_now bigint) returns boolean[]
+language plpgsql as $$
+declare
+  v_count int := cardinality(p_places);
+  v_done boolean[] := array_fill(false, array[v_count]);
+  v_plain int;
+  v_deleted int;
+  r record;
+begin
+  select count(*) into v_plain
+    from unnest(p_of, p_ids, p_kinds) as o (of, id, kind)
+   where is_message(p_places[o.of]) and o.kind = 0 and o.id = number_of(p_places[o.of]);
+  if v_plain = 0 then return v_done; end if;
+  v_deleted := 0;
+  for r in
+    with gone as (
+      delete from messages m
+       using unnest(p_of, p_ids, p_kinds) as o (of, id, kind)
+       where o.kind = 0 and is_message(p_places[o.of]) and o.id = number_of(p_places[o.of])
+         and m.queue = queue_of(p_places[o.of]) and m.id = o.id and m.epoch = p_epochs[o.of]
+         and m.lease_until > p_now
+      returning o.of, m.queue, m.body_at, m.bytes)
+    select queue, count(*) as count, sum(bytes + 144) as bytes, array_agg(of) as settles,
+           array_agg(body_at) filter (where body_at is not null) as bodies
+      from gone group by queue
+  loop
+    v_deleted := v_deleted + r.count;
+    perform tally(r.queue, 'acked', r.count, -r.bytes);
+    for i in 1 .. cardinality(r.settles) loop v_done[r.settles[i]] := true; end loop;
+    if r.bodies is not null then perform release_body(b) from unnest(r.bodies) b; end if;
+  end loop;
+  if v_deleted < v_plain then
+    perform refuse_lost(p_epochs[i]) from generate_series(1, v_count) i
+      where not v_done[i] and is_message(p_places[i]) and exists (
+        select 1 from unnest(p_of, p_ids, p_kinds) as o (of, id, kind)
+         where o.of = i and o.kind = 0 and o.id = number_of(p_places[i])) limit 1;
+  end if;
+  return v_done;
+end $$;
+
+create function refuse_not_leased(p_id bigint, p_epoch bigint) returns void language plpgsql as $$
+begin
+  perform refuse('STMNL', format('message %s is not carried by the lease with epoch %s; it was '
+                                 'settled before, or never part of it', p_id, p_epoch));
+end $$;
+
+create function settle_message(p_place bigint, p_epoch bigint, p_then int, p_park_reason bytea,
+                               p_ids bigint[], p_kinds int[], p_delays bigint[],
+                               p_reasons bytea[], p_now bigint, p_kept int)
+returns void language plpgsql as $$
+declare
+  m messages;
+  q queues;
+begin
+  m := held_message(p_place, p_epoch, p_now);
+  if cardinality(p_ids) > 0 and p_ids[1] <> m.id then
+    perform refuse_not_leased(p_ids[1], p_epoch);
+  end if;
+  select * into q from queues where id = m.queue;
+  if p_then = 2 then m.park_reason := p_park_reason; end if;
+  if cardinality(p_ids) = 0 then
+    if p_then = 1 then return; end if;
+    perform give_back_noted(m, p_now);
+  elsif p_kinds[1] = 1 then
+    perform fail_message(null, m, q, p_reasons[1], p_delays[1], false, p_now, p_kept);
+    if not exists (select 1 from messages t where t.queue = m.queue and t.id = m.id) then
+      perform note_unforeseen(m);
+    end if;
+  elsif p_kinds[1] = 2 then
+    m := add_failure(m, p_reasons[1], p_now, p_kept);
+    perform end_message(null, m, 'dead', p_reasons[1], p_now);
+  else
+    perform give_back_noted(m, p_now);
+  end if;
+end $$;
+
+create function give_back_noted(m messages, p_now bigint) returns void language plpgsql as $$
+begin
+  perform give_back(null, m, p_now);
+  if m.expires_at <= p_now then perform note_unforeseen(m); end if;
+end $$;
+
+create function settle_lane(p_place bigint, p_epoch bigint, p_then int, p_park_reason bytea,
+                            p_label text, p_hint_owner text, p_hint_valid bigint,
+                            p_hint_grace bigint, p_ids bigint[], p_kinds int[], p_delays bigint[],
+                            p_reasons bytea[], p_now bigint, p_kept int)
+returns void language plpgsql as $$
+declare
+  l lanes;
+  m messages;
+  q queues;
+  r record;
+  f record;
+  v_acked int := 0;
+  v_bytes bigint;
+  v_bodies bigint[];
+  v_park bytea;
+begin
+  l := held_lane(p_place, p_epoch, p_now);
+  select * into q from queues where id = l.queue;
+  if cardinality(p_ids) > 0 then
+    -- All acks at once: that is what nearly every settle is.
+    if 0 = any (p_kinds) then
+      with gone as (
+        delete from messages t
+         using unnest(p_ids, p_kinds) as o (id, kind)
+         where o.kind = 0 and t.queue = l.queue and t.id = o.id and t.lane = l.id
+           and t.epoch = l.epoch
+        returning t.body_at, t.bytes)
+      select count(*), sum(bytes + 144), array_agg(body_at) filter (where body_at is not null)
+        into v_acked, v_bytes, v_bodies from gone;
+      if v_acked < (select count(*) from unnest(p_kinds) k where k = 0) then
+        perform refuse_not_leased(o.id, p_epoch) from unnest(p_ids, p_kinds) as o (id, kind)
+          where o.kind = 0 limit 1;
+      end if;
+      l.live := l.live - v_acked;
+      l.carried := l.carried - v_acked;
+      perform tally(l.queue, 'acked', v_acked, -v_bytes);
+      if v_bodies is not null then perform release_body(b) from unnest(v_bodies) b; end if;
+    end if;
+    if v_acked < cardinality(p_ids) then
+      for r in select o.* from unnest(p_ids, p_kinds, p_delays, p_reasons) with ordinality
+                 as o (id, kind, delay, reason, n) where o.kind <> 0 order by o.n loop
+        select * into m from messages t
+         where t.queue = l.queue and t.id = r.id and t.lane = l.id and t.epoch = p_epoch;
+        if m.id is null then perform refuse_not_leased(r.id, p_epoch); end if;
+        case r.kind
+          when 1 then
+            f := fail_message(l, m, q, r.reason, r.delay, false, p_now, p_kept);
+            l := f.lane;
+            v_park := coalesce(v_park, f.park);
+            if not exists (select 1 from messages t where t.queue = m.queue and t.id = m.id) then
+              perform note_unforeseen(m);
+            end if;
+          when 2 then
+            m := add_failure(m, r.reason, p_now, p_kept);
+            l := end_message(l, m, 'dead', r.reason, p_now);
+          else
+            l := give_back(l, m, p_now);
+            if m.expires_at <= p_now then perform note_unforeseen(m); end if;
+        end case;
+      end loop;
+    end if;
+  end if;
+  if p_label is not null and p_label <> l.label then l := set_label(l, p_label); end if;
+  if p_hint_owner is not null then
+    l.hint_owner := null;
+    l.hint_until := null;
+    l.hint_grace := null;
+    if p_hint_valid > 0 then
+      l.hint_owner := p_hint_owner;
+      l.hint_until := p_now + p_hint_valid;
+      l.hint_grace := p_hint_grace;
+    end if;
+  end if;
+  if p_then = 2 then v_park := coalesce(v_park, p_park_reason); end if;
+  if p_then = 1 and v_park is null then
+    if l.live = 0 then l.isolate_next := false; end if;
+    perform store_lane(l);
+    return;
+  end if;
+  l := end_lease(l, p_now);
+  l.park_reason := v_park;
+  perform save_lane(l, p_now);
+end $$;
+
+create function set_label(l lanes, p_label text) returns lanes language plpgsql as $$
+begin
+  l.label := p_label;
+  update instances set label = p_label
+   where queue = l.queue and key = l.key and outcome is null;
+  return l;
+end $$;
+
+-- Drops messages by their names, wherever they stand; says which there were.
+create function cancel(p_queues text[], p_names bytea[]) returns boolean[]
+language plpgsql as $$
+declare
+  v_now bigint := now_ms();
+  v_result boolean[] := '{}';
+  m messages;
+  l lanes;
+  v_queue int;
+begin
+  for i in 1 .. cardinality(p_queues) loop
+    select id into v_queue from queues where name = p_queues[i];
+    m := null;
+    if v_queue is not null then
+      perform share_queue(v_queue);
+      -- First the lane, then the message: as everybody does.
+      select lane into m.lane from messages where queue = v_queue and name = p_names[i];
+      if m.lane is not null then perform lock_ids(array[m.lane]); end if;
+      select * into m from messages where queue = v_queue and name = p_names[i] for update;
+    end if;
+    v_result := v_result || (m.id is not null);
+    continue when m.id is null;
+    l := null;
+    if m.lane is not null then select * into l from lanes where id = m.lane; end if;
+    l := end_message(l, m, 'cancelled', null, v_now);
+    if m.lane is not null then
+      if m.epoch is not null then l := end_lease(l, v_now); end if;
+      perform save_lane(l, v_now);
+    elsif m.epoch is not null then
+      perform tell_lease(m.epoch);
+    end if;
+  end loop;
+  update receipts set cancelled = v_result
+   where (client, number) = (transaction_client(), transaction_number());
+  return v_result;
+end $$;

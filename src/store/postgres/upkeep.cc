@@ -1,0 +1,183 @@
+#include "store/postgres/upkeep.h"
+
+#include <algorithm>
+#include <charconv>
+#include <future>
+
+#include <fmt/format.h>
+
+#include "store/postgres/postgres_store.h"
+
+namespace strand::postgres {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long to sleep at most: what other processes have made due sooner is seen then.
+constexpr Duration poll = 1s;
+// Backstop for notifications that went astray, and the pace of cleaning up.
+constexpr auto clean_every = 10s;
+// Waiting for the first connection of the listener.
+constexpr Duration patience = 15s;
+
+std::string from_hex(std::string_view text) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    unsigned value = 0;
+    std::from_chars(text.data() + i, text.data() + i + 2, value, 16);
+    bytes.push_back(static_cast<char>(value));
+  }
+  return bytes;
+}
+
+std::uint64_t to_number(std::string_view text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+}  // namespace
+
+Upkeep::Upkeep(PostgresStore& store, const Location& location)
+    : store_(store), location_(location) {}
+
+Upkeep::~Upkeep() {
+  listener_.reset();
+  clock_handle_.reset();
+  alarm_.stop();
+  if (thread_.joinable()) thread_.join();
+  // The server would let go of the lock a little later by itself; whoever opens the store next
+  // should not have to wonder.
+  if (connection_ && connection_->usable()) {
+    static_cast<void>(connection_->run(Group{Statement{.sql = "select pg_advisory_unlock_all()"}}));
+  }
+}
+
+// Whoever finds that nobody else has the store open has reopened it: its leases get their grace.
+Result<void> Upkeep::connect() {
+  auto opened = Connection::open(location_.conninfo);
+  if (!opened) return std::unexpected(opened.error());
+  connection_ = std::move(*opened);
+  if (auto done = connection_->script(session_script(location_)); !done) {
+    return std::unexpected(error_of(done.error(), "the setup of the session"));
+  }
+  Group group;
+  store_.tell_time(group);
+  group.push_back(Statement{.sql = "select take_part()"});
+  if (auto done = connection_->run(group); !done) {
+    return std::unexpected(error_of(done.error(), "the opening of the store"));
+  }
+  return {};
+}
+
+Result<void> Upkeep::start() {
+  if (auto connected = connect(); !connected) return connected;
+  const auto heard = std::make_shared<std::promise<void>>();
+  auto first = heard->get_future();
+  listener_ = std::make_unique<Listener>(
+      ListenerOptions{.conninfo = location_.conninfo, .channel = location_.schema},
+      [this](std::string_view payload) { hear(payload); },
+      [this, heard, again = false]() mutable {
+        if (!again) heard->set_value();
+        again = true;
+        store_.watches_.wake_all();
+        alarm_.ring();
+      });
+  if (first.wait_for(patience) != std::future_status::ready) {
+    return failure(Errc::unavailable, fmt::format("PostgreSQL does not let this process listen: {}",
+                                                  listener_->last_trouble()));
+  }
+  if (store_.clock_) {
+    clock_handle_ = store_.clock_->on_advance([this] { alarm_.ring(); });
+  }
+  thread_ = std::thread([this] { run(); });
+  return {};
+}
+
+void Upkeep::hear(std::string_view payload) {
+  if (payload.empty()) return;
+  const std::string_view rest = payload.substr(1);
+  store::Wakes wakes;
+  switch (payload.front()) {
+    case 'q':
+      wakes.queues.emplace_back(rest);
+      break;
+    case 'l':
+      wakes.lanes.push_back(Epoch{to_number(rest)});
+      break;
+    case 'r': {
+      const std::size_t colon = rest.find(':');
+      if (colon == std::string_view::npos) return;
+      wakes.records.emplace_back(from_hex(rest.substr(0, colon)), from_hex(rest.substr(colon + 1)));
+      break;
+    }
+    case 'd': {
+      const std::lock_guard lock(mutex_);
+      const Time due = time_at(static_cast<std::int64_t>(to_number(rest)));
+      if (!sooner_ || due < *sooner_) sooner_ = due;
+      alarm_.ring();
+      return;
+    }
+    default:
+      return;
+  }
+  store_.watches_.wake(wakes);
+}
+
+void Upkeep::run() {
+  const bool manual = store_.clock_ && store_.clock_->manual();
+  while (true) {
+    const Duration nap = serve();
+    // Time that stands still brings nothing: only a ring does.
+    if (!alarm_.sleep(manual ? std::nullopt : std::optional(nap))) return;
+    if (manual) store_.watches_.wake_all();
+  }
+}
+
+Duration Upkeep::serve() {
+  if (!connection_ || !connection_->usable()) {
+    if (!connect()) return poll;
+    store_.watches_.wake_all();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    sooner_.reset();
+  }
+  std::vector<Group> groups = {store_.catch_up()};
+  Group look;
+  store_.tell_time(look);
+  look.push_back(Statement{.sql = "select next_due(), now_ms()"});
+  groups.push_back(std::move(look));
+  const auto now = std::chrono::steady_clock::now();
+  const bool clean = now - cleaned_at_ >= clean_every;
+  if (clean) {
+    cleaned_at_ = now;
+    Group upkeep;
+    store_.tell_time(upkeep);
+    upkeep.push_back(Statement{.sql = "select upkeep()"});
+    groups.push_back(std::move(upkeep));
+  }
+  const auto before = std::chrono::system_clock::now();
+  const auto results = connection_->run(groups);
+  if (clean) {
+    if (results.back()) store_.taken_bytes_ = results.back()->back().int8(0, 0);
+    store_.watches_.wake_all();
+  }
+  if (!results[1]) return poll;
+  const Rows& rows = results[1]->back();
+  const std::int64_t store_now = rows.int8(0, 1);
+  if (!store_.clock_) {
+    const auto here = std::chrono::floor<Duration>(before).time_since_epoch().count();
+    store_.ahead_ms_ = store_now - here;
+  }
+  const bool all = results[0] && results[0]->back().boolean(0, 0);
+  if (!all) return 1ms;
+  const std::lock_guard lock(mutex_);
+  Duration nap = poll;
+  if (const auto due = rows.maybe_int8(0, 0)) nap = std::min(nap, Duration{*due - store_now});
+  if (sooner_) nap = std::min(nap, Duration{milliseconds(*sooner_) - store_now});
+  return std::max(nap, Duration{1});
+}
+
+}  // namespace strand::postgres
