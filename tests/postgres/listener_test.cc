@@ -123,7 +123,7 @@ TEST_F(ListenerTest, Each_connection_runs_the_script_first) {
 
 // Each of them would otherwise wait for ever, or for a long time.
 TEST_F(ListenerTest, It_stops_at_once_whatever_it_waits_for) {
-  const auto begin = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point begin;
   const auto holder = connect_to(url());
   script(*holder, "SELECT pg_advisory_lock(1)");
   {
@@ -135,12 +135,13 @@ TEST_F(ListenerTest, It_stops_at_once_whatever_it_waits_for) {
     ASSERT_TRUE(ear_.wait_for_connects(1));
     const std::string waiting =
         "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-    while (query(*holder, waiting).empty()) {
+    while (query(*holder, waiting).empty() || for_a_server->last_trouble().empty()) {
       std::this_thread::sleep_for(5ms);
     }
     EXPECT_FALSE(for_a_lock->connected());
     EXPECT_FALSE(for_a_server->connected());
     EXPECT_THAT(for_a_server->last_trouble(), HasSubstr("port 1"));
+    begin = std::chrono::steady_clock::now();
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
 }

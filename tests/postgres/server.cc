@@ -122,6 +122,17 @@ void own(const fs::path& path) {
   }
 }
 
+void run_tool(const std::vector<std::string>& command, const fs::path& log) {
+  const pid_t tool = spawn(command, log);
+  int status = 0;
+  while (::waitpid(tool, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status != 0) {
+    throw std::runtime_error(
+        fmt::format("{} failed (status {}): {}", command.front(), status, whole_file(log)));
+  }
+}
+
 // Free a moment ago; another process may take it before us, and then the server says so. Not one of
 // those that the kernel gives to clients: it must still be free when the server is started again.
 int free_port() {
@@ -180,15 +191,19 @@ void remove_shared_memory(const fs::path& data) {
   }
 }
 
+// Others may put what looks like ours into a folder where everybody can write.
+bool is_own_folder(const fs::path& path, const Account& who) {
+  struct stat status{};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         (status.st_uid == ::geteuid() || status.st_uid == who.user);
+}
+
 void remove_left_behind(const fs::path& parent) {
   const Account who = account().value();
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    struct stat status{};
-    // Only our own: the parent may be a folder where everybody can put what looks like them.
     if (!entry.path().filename().string().starts_with(folder_prefix) ||
-        ::lstat(entry.path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
-        (status.st_uid != ::geteuid() && status.st_uid != who.user)) {
+        !is_own_folder(entry.path(), who)) {
       continue;
     }
     const int lock = ::open((entry.path() / "lock").c_str(), O_RDONLY | O_CLOEXEC);
@@ -201,6 +216,50 @@ void remove_left_behind(const fs::path& parent) {
     }
     ::close(lock);
   }
+}
+
+// A server that was never started, to be copied: to make one takes a second, to copy it a tenth.
+// Each user has one a day, because what lies in such folders for long is removed file by file.
+fs::path server_template() {
+  const Account who = account().value();
+  const auto today = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+  const std::string prefix = fmt::format("{}template-{}-", folder_prefix, who.user);
+  const auto name_of = [&](std::chrono::sys_days day) {
+    return prefix + std::to_string(day.time_since_epoch().count());
+  };
+  const fs::path wanted = fs::temp_directory_path() / name_of(today);
+  if (is_own_folder(wanted, who)) {
+    return wanted;
+  }
+  const ServerFolder workshop(fs::temp_directory_path());
+  const fs::path made = workshop.path() / "template";
+  fs::create_directory(made);
+  fs::permissions(made, fs::perms::owner_all);
+  own(made);
+  const fs::path password = made / "password";
+  std::ofstream(password) << random_word();
+  own(password);
+  fs::permissions(password, fs::perms::owner_read | fs::perms::owner_write);
+  run_tool({programs / "initdb", "--pgdata=" + (made / "data").string(), "--no-sync",
+            "--encoding=UTF8", "--locale=C.UTF-8", "--username=admin",
+            "--pwfile=" + password.string(), "--auth=scram-sha-256", "--no-instructions"},
+           workshop.path() / "tool.log");
+  // Another process may have been quicker; then its template is as good.
+  std::error_code taken;
+  fs::rename(made, wanted, taken);
+  if (!is_own_folder(wanted, who)) {
+    throw std::runtime_error(wanted.string() + " is not ours; remove it");
+  }
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(fs::temp_directory_path(), ignored)) {
+    const std::string name = entry.path().filename();
+    // Yesterday's may be in use around midnight.
+    if (name.starts_with(prefix) && name != name_of(today) &&
+        name != name_of(today - std::chrono::days(1)) && is_own_folder(entry.path(), who)) {
+      fs::remove_all(entry.path(), ignored);
+    }
+  }
+  return wanted;
 }
 
 }  // namespace
@@ -268,13 +327,10 @@ TestServer::~TestServer() {
 }
 
 void TestServer::initialise() {
-  password_ = random_word();
-  const fs::path password_file = folder_.path() / "password";
-  std::ofstream(password_file) << password_ << '\n';
-  own(password_file);
-  run_tool({programs / "initdb", "--pgdata=" + data().string(), "--no-sync", "--encoding=UTF8",
-            "--locale=C.UTF-8", "--username=admin", "--pwfile=" + password_file.string(),
-            "--auth=scram-sha-256", "--no-instructions"});
+  const fs::path made = server_template();
+  password_ = whole_file(made / "password");
+  run_tool({"/bin/cp", "--archive", "--reflink=auto", made / "data", data()},
+           folder_.path() / "tool.log");
   write_settings();
 }
 
@@ -284,7 +340,8 @@ void TestServer::copy(TestServer& primary) {
       fmt::format("host=127.0.0.1 port={} user=admin password={} application_name=standby",
                   primary.port_, password_);
   run_tool({programs / "pg_basebackup", "--pgdata=" + data().string(), "--no-sync",
-            "--checkpoint=fast", "--wal-method=stream", "--dbname=" + address});
+            "--checkpoint=fast", "--wal-method=stream", "--dbname=" + address},
+           folder_.path() / "tool.log");
   const fs::path mark = data() / "standby.signal";
   std::ofstream{mark};
   own(mark);
@@ -313,18 +370,6 @@ void TestServer::write_settings() {
   std::ofstream file(data() / "postgresql.conf", std::ios::app);
   for (const auto& [name, value] : settings) {
     file << fmt::format("{} = '{}'\n", name, value);
-  }
-}
-
-void TestServer::run_tool(std::vector<std::string> command) const {
-  const fs::path output = folder_.path() / "tool.log";
-  const pid_t tool = spawn(command, output);
-  int status = 0;
-  while (::waitpid(tool, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (status != 0) {
-    throw std::runtime_error(
-        fmt::format("{} failed (status {}): {}", command.front(), status, whole_file(output)));
   }
 }
 

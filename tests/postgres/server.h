@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <sys/types.h>
 
@@ -93,7 +92,6 @@ class TestServer {
   void initialise();
   void copy(TestServer& primary);
   void write_settings();
-  void run_tool(std::vector<std::string> command) const;
   void start_on_free_port();
   void wait_until_ready();
   [[nodiscard]] bool ready() const;

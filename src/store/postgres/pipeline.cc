@@ -258,7 +258,7 @@ Failure Connection::Pipeline::refusal_of(Progress& progress) const {
 // - it did so in place of a sync's answer: the commit may have come before it;
 // - the connection broke without a word: all of them may be committed.
 Failure Connection::Pipeline::loss_of(const Progress& progress, std::size_t group) const {
-  const Failure not_sent{.kind = Failure::Kind::not_sent, .message = *lost_};
+  Failure not_sent{.kind = Failure::Kind::not_sent, .message = *lost_};
   if (!progress.committing || connection_.ended_) {
     return not_sent;
   }

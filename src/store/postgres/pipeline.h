@@ -32,7 +32,7 @@ class Connection::Pipeline {
   // What the server answers next, in the order in which it was sent.
   struct Awaited {
     enum class Kind : std::uint8_t { prepare, statement, sync };
-    Kind kind;
+    Kind kind = Kind::statement;
     const Statement* statement = nullptr;
     std::optional<std::size_t> group = std::nullopt;  // not for the prepared ones
     bool answered = false;
