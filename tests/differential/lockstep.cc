@@ -1,5 +1,6 @@
 #include "differential/lockstep.h"
 
+#include <sstream>
 #include <utility>
 
 #include "differential/reasons.h"
@@ -33,6 +34,23 @@ std::string shown(const Result<T>& result) {
 
 std::string page_of(std::size_t limit) { return " limit=" + std::to_string(limit); }
 std::string number(std::uint64_t value) { return std::to_string(value); }
+
+// Of answers with many lines, the one to look at.
+std::string first_difference(const std::string& reference, const std::string& other) {
+  std::istringstream left{reference};
+  std::istringstream right{other};
+  std::string one;
+  std::string two;
+  for (std::size_t lines = 1;; ++lines) {
+    const bool has_one = static_cast<bool>(std::getline(left, one));
+    const bool has_two = static_cast<bool>(std::getline(right, two));
+    if (!has_one && !has_two) return "\nonly in what the texts do not show";
+    if (has_one && has_two && one == two) continue;
+    if (lines == 1) return "";
+    return "\nfirst different line:\n  reference: " + (has_one ? one : "(no more)") +
+           "\n  other:     " + (has_two ? two : "(no more)");
+  }
+}
 
 constexpr auto never = [](Errc, Errc) { return false; };
 
@@ -85,10 +103,12 @@ void Lockstep::compare(const char* what, const Call& call, const Result<T>& refe
     if (equal) ++coverage_["another reason accepted"];
   }
   if (equal) return;
+  const std::string expected = shown(reference);
+  const std::string got = shown(renamed);
   std::string message = "the stores differ in the answer to\n  " + std::string(what) + " " +
-                        call() + "\nreference: " + shown(reference) +
-                        "\nother:     " + shown(renamed);
+                        call() + "\nreference: " + expected + "\nother:     " + got;
   if (other) message += "\n  in its own names: " + shown(other);
+  message += first_difference(expected, got);
   throw Difference(message);
 }
 

@@ -135,8 +135,9 @@ void Workload::survey_instances(const std::string& queue) {
 void Workload::drain() {
   stores_.heading("drain");
   random_ = sim::Random(plan_.seed);
-  // All waits of a history are shorter than these steps together, but for hints, which only delay.
-  constexpr int rounds_max = 60;
+  // First in small steps, because there are many things to be seen in them; then in large ones,
+  // because a queue that was made by a send has a backoff of half an hour.
+  constexpr int rounds_max = 40;
   for (int round = 0; round < rounds_max; ++round) {
     bool empty = true;
     const Result<std::vector<QueueInfo>> queues = stores_.queues();
@@ -145,7 +146,7 @@ void Workload::drain() {
       empty = take_all(info.name) && empty;
     }
     if (empty) return count_ends();
-    stores_.advance(std::chrono::seconds{round < 10 ? 2 : 30});
+    stores_.advance(std::chrono::seconds{round < 10 ? 2 : (round < 20 ? 30 : 900)});
   }
   throw Difference("the reference does not drain, and the other store agrees: see the trace");
 }
