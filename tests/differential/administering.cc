@@ -1,5 +1,6 @@
 // Settings, administration, and the passing of time.
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -29,19 +30,17 @@ Result<Receipt> Workload::administer(Administration administration) {
 }
 
 void Workload::configure() {
-  const std::string queue = draw_queue();
-  // A queue's first settings go to the first queue that has none, as long as there is one.
-  std::string chosen = queue;
+  std::string queue = draw_queue();
+  // As long as there is a queue without settings, it gets some: the first steps set the stage.
   if (const auto queues = stores_.queues(); queues && queues->size() < plan_.queue_count) {
-    static const std::vector<std::string> names = {"jobs", "mail", "wf", "alarms"};
     std::set<std::string> there;
     for (const QueueInfo& info : *queues)
       there.insert(info.name);
     for (std::size_t i = plan_.queue_count; i-- > 0;) {
-      if (!there.contains(names.at(i))) chosen = names.at(i);
+      if (!there.contains(queue_names().at(i))) queue = queue_names().at(i);
     }
   }
-  administer(ConfigureQueue{chosen, draw_queue_settings()});
+  administer(ConfigureQueue{queue, draw_queue_settings()});
 }
 
 void Workload::administer() {

@@ -292,6 +292,7 @@ void Workload::turn() {
   append.execution = opens ? known.number + 1 : known.number;
   append.expected_length = opens ? 0 : known.length;
   if (random_.one_in(15)) append.expected_length += 1;
+  if (random_.one_in(10) && append.expected_length > 0) append.expected_length -= 1;
   if (random_.one_in(20)) append.execution += 1;
   for (std::int64_t n = random_.between(1, 3); n > 0; --n)
     append.events.push_back("e" + draw_body());

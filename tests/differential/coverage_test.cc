@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -142,10 +143,14 @@ TEST(Histories, Do_everything_that_a_store_can_do) {
 
 // The same history on every machine and every day, or no difference could be repeated.
 TEST(Histories, Depend_on_their_seed_alone) {
-  const HistoryResult once = run(Plan(3, {}), memory_twice, true);
-  const HistoryResult again = run(Plan(3, {}), memory_twice, true);
-  EXPECT_EQ(once.trace, again.trace);
-  EXPECT_NE(once.trace, run(Plan(4, {}), memory_twice, true).trace);
+  const auto trace_of = [](std::uint64_t seed) {
+    std::vector<std::string> trace = run(Plan(seed, {}), memory_twice, true).trace;
+    // These errors quote the token, whose seal is a secret of its store.
+    std::erase_if(trace, [](const std::string& line) { return line.contains("invalid_token ("); });
+    return trace;
+  };
+  EXPECT_EQ(trace_of(3), trace_of(3));
+  EXPECT_NE(trace_of(3), trace_of(4));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ void Workload::bad_send() {
   fine.body = draw_body();
   transaction.sends.assign(2, fine);
   Send& bad = transaction.sends.back();
-  switch (random_.below(16)) {
+  switch (random_.below(19)) {
     case 0:
       bad.key = "";
       break;
@@ -90,6 +90,15 @@ void Workload::bad_send() {
     case 14:
       bad.key = std::string(plan_.limits.key_bytes_max + 1, 'k');
       break;
+    case 15:
+      bad.headers.push_back({"h", Bytes(plan_.limits.headers_bytes_max, 'v')});
+      break;
+    case 16:
+      bad.name = std::string(plan_.limits.name_bytes_max + 1, 'n');
+      break;
+    case 17:
+      bad.delay = plan_.limits.delay_max + milliseconds{1};
+      break;
     default:
       bad.dedup_id = "";
       break;
@@ -97,7 +106,7 @@ void Workload::bad_send() {
   stores_.apply(transaction);
 }
 
-// Names messages that the lease does not carry, one of them twice, or a lease twice.
+// Names messages that the lease does not carry, one of them twice, or a lease twice; says too much.
 void Workload::bad_settle() {
   const Held* const held = draw_held(false);
   if (held == nullptr) return bad_send();
@@ -107,9 +116,19 @@ void Workload::bad_settle() {
   settle.then = Settle::Then::keep;
   for (const MessageId id : held->left)
     settle.outcomes.push_back({.id = id, .kind = Outcome::Kind::release});
-  switch (random_.below(3)) {
+  switch (random_.below(5)) {
     case 0:
       settle.outcomes.push_back({.id = nobodys});
+      break;
+    case 3:
+      settle.then = Settle::Then::park;
+      settle.park_reason.assign(plan_.limits.reason_bytes_max + 1, 'r');
+      break;
+    case 4:
+      // Too long a grace; or, without a key, a hint that a lease like this cannot have at all.
+      settle.owner_hint = OwnerHint{
+          .owner = "o1", .valid_for = milliseconds{5}, .grace = plan_.limits.owner_grace_max};
+      if (held->key) settle.owner_hint->grace += milliseconds{1};
       break;
     case 1:
       if (settle.outcomes.empty()) return bad_send();

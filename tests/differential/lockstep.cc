@@ -73,11 +73,15 @@ void Lockstep::reopen() {
   // What is due happens before: otherwise it would depend on the threads of the stores whether a
   // lease has run out by now, or is open still and gets its grace.
   static_cast<void>(queues());
+  if (traced_) trace_.emplace_back("reopen");
   reference_.reset();
   other_.reset();
-  open();
+  try {
+    open();
+  } catch (const std::runtime_error& error) {
+    throw Difference(std::string("a store that was closed does not open again: ") + error.what());
+  }
   ++coverage_["reopen"];
-  if (traced_) trace_.emplace_back("reopen");
 }
 
 void Lockstep::heading(const std::string& text) {

@@ -24,7 +24,7 @@ struct Difference : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// How the two stores are opened, and opened again.
+// How the two stores are opened, and opened again; an error is thrown, as std::runtime_error.
 using Opener = std::function<std::unique_ptr<Store>(const OpenOptions&)>;
 struct Openers {
   Opener reference;

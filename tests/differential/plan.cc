@@ -70,6 +70,8 @@ Plan::Plan(std::uint64_t the_seed, Traits the_traits) : seed(the_seed), traits(t
   pace_ms = random.pick(std::vector<std::int64_t>{1, 20, 300, 2000, 15'000});
 
   limits.body_bytes_max = 2000;
+  limits.headers_bytes_max = 500;
+  limits.reason_bytes_max = 300;
   limits.record_bytes_max = 500;
   limits.transaction_operations_max = 64;
   limits.page_max = 1000;

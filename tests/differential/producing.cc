@@ -23,9 +23,13 @@ void remember(std::vector<T>& list, const T& item) {
 
 // --- Things to ask for: few names, so that requests meet each other ---
 
-std::string Workload::draw_queue() {
+const std::vector<std::string>& Workload::queue_names() {
   static const std::vector<std::string> names = {"jobs", "mail", "wf", "alarms"};
-  return names.at(static_cast<std::size_t>(random_.below(plan_.queue_count)));
+  return names;
+}
+
+std::string Workload::draw_queue() {
+  return queue_names().at(static_cast<std::size_t>(random_.below(plan_.queue_count)));
 }
 
 std::string Workload::draw_key() { return "k" + std::to_string(random_.below(plan_.key_count)); }
@@ -62,6 +66,7 @@ Duration Workload::draw_wait() {
 void Workload::draw_content(Content& content) {
   if (!random_.one_in(4)) content.key = draw_key();
   content.body = draw_body();
+  if (random_.one_in(60)) content.body.resize(plan_.limits.body_bytes_max, 'y');
   if (random_.one_in(5)) {
     content.headers.push_back({"h" + std::to_string(random_.below(3)), "v"});
     if (random_.one_in(3)) content.headers.push_back(content.headers.front());
@@ -97,7 +102,7 @@ WriteRecord Workload::draw_record() {
   WriteRecord write;
   write.space = "s" + std::to_string(random_.below(2));
   write.key = "r" + std::to_string(random_.below(3));
-  if (!random_.one_in(5)) write.value = "v" + draw_body();
+  if (!random_.one_in(5)) write.value = "v" + draw_body().substr(0, 100);
   switch (random_.below(8)) {
     case 0:
     case 1:

@@ -60,6 +60,8 @@ class Workload {
   std::vector<Result<Receipt>> submit(std::vector<Transaction> transactions);
   Result<Receipt> submit(const Transaction& transaction);
   void learn(const Transaction& transaction, const Result<Receipt>& result);
+  // Those of settings that are drawn, which may name queues as well; a plan uses the first ones.
+  static const std::vector<std::string>& queue_names();
   std::string draw_queue();
   std::string draw_key();
   std::string draw_label();
