@@ -462,6 +462,17 @@ TEST_F(LocalStoreTest, What_was_decided_is_there_after_closing_and_opening) {
   EXPECT_TRUE(store().apply(ack(lease)));
 }
 
+// The line itself is not stored: it is made anew from places and priorities.
+TEST_F(LocalStoreTest, A_lane_that_went_to_the_back_is_in_front_again_after_opening) {
+  ASSERT_TRUE(store().apply(send("orders", "a", "1")));
+  ASSERT_TRUE(store().apply(send("orders", "b", "2")));
+  Transaction release;
+  release.settles.push_back({.token = lease_one("orders").token});
+  ASSERT_TRUE(store().apply(release));
+  reopen();
+  EXPECT_EQ(lease_one("orders").messages.at(0).body, "a");
+}
+
 TEST_F(LocalStoreTest, Closing_beside_a_passing_clock_is_safe) {
   std::atomic<bool> stop = false;
   std::jthread passing([&] {

@@ -14,9 +14,10 @@ declare
   v_keyed boolean;
   v_tell record;
 begin
-  select array_agg(nextval('numbers')), bool_or(k is not null)
-    into v_ids, v_keyed from unnest(p_keys) k;
+  -- Ids are taken under the locks of the lanes: their order has to be that of commits.
+  select bool_or(k is not null) into v_keyed from unnest(p_keys) k;
   if v_keyed then perform lock_lanes(p_queues, p_keys); end if;
+  select array_agg(nextval('numbers')) into v_ids from unnest(p_queues);
 
   -- Acceptance in a lane is never before that of the message in front, whatever the clocks say.
   insert into messages (queue, id, lane, due, priority, bytes, enqueued_at, expires_at, ttl_at,
