@@ -209,8 +209,20 @@ Result<void> PostgresStore::check_tokens(const Transaction& transaction) const {
 
 Result<void> PostgresStore::check(const Transaction& transaction) const {
   if (auto checked = check_transaction(transaction, limits_); !checked) return checked;
-  if (auto checked = check_tokens(transaction); !checked) return checked;
-  return check_settles(transaction.settles);
+  return check_tokens(transaction);
+}
+
+// What is known of a transaction's id goes before all that is wrong with the transaction.
+Result<Receipt> PostgresStore::refuse(const Transaction& transaction, Error error) {
+  if (!transaction.id) return std::unexpected(std::move(error));
+  std::vector<Group> groups(1);
+  groups.front().push_back(begin_statement(transaction, limits_));
+  groups.front().push_back(Statement{.sql = "select refuse('STARG', 'malformed')"});
+  const auto answers = run(std::move(groups));
+  const Failure& refusal = answers.front().error();
+  const bool of_id = refusal.kind == Failure::Kind::refused &&
+                     (refusal.sqlstate == "STCON" || refusal.sqlstate == "STEXP");
+  return std::unexpected(of_id ? error_of(refusal, "the transaction") : std::move(error));
 }
 
 std::vector<Result<Receipt>> PostgresStore::apply(std::span<const Transaction> transactions) {
@@ -219,7 +231,7 @@ std::vector<Result<Receipt>> PostgresStore::apply(std::span<const Transaction> t
   std::vector<Result<Receipt>*> answers;
   for (std::size_t i = 0; i < transactions.size(); ++i) {
     if (auto checked = check(transactions[i]); !checked) {
-      results[i] = std::unexpected(checked.error());
+      results[i] = refuse(transactions[i], std::move(checked).error());
       continue;
     }
     good.push_back(&transactions[i]);

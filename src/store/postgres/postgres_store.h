@@ -77,6 +77,7 @@ class PostgresStore final : public Store {
   [[nodiscard]] bool nearly_full() const;
   Result<void> check(const Transaction& transaction) const;
   Result<void> check_tokens(const Transaction& transaction) const;
+  Result<Receipt> refuse(const Transaction& transaction, Error error);
   // All of them in one transaction of the database; nothing if that did not work.
   bool apply_together(std::span<const Transaction* const> transactions,
                       std::vector<Result<Receipt>*>& results);

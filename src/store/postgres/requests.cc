@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -240,25 +239,6 @@ Statement append_statement(const std::vector<Append>& appends) {
   return statement;
 }
 
-Statement begin_statement(const Transaction& transaction, const Limits& limits) {
-  const TransactionId& id = *transaction.id;
-  const store::Fingerprint content = store::fingerprint(transaction);
-  std::string bytes;
-  for (const std::uint64_t half : {content.high, content.low}) {
-    for (int shift = 56; shift >= 0; shift -= 8)
-      bytes.push_back(static_cast<char>(half >> static_cast<unsigned>(shift)));
-  }
-  Statement statement{.sql = "select begin_transaction($1, $2, $3, $4, $5, $6, $7)"};
-  statement.params.int8(number(id.client))
-      .int8(number(id.number))
-      .int8(milliseconds(id.time))
-      .int8(number(id.lowest_unanswered))
-      .bytea(bytes)
-      .int8(limits.transaction_window.count())
-      .int8(capped(limits.transaction_ids_max));
-  return statement;
-}
-
 // One administration, as a call of its function.
 class AdminStatement {
  public:
@@ -421,30 +401,23 @@ std::optional<std::string> patterns_of(std::string_view topic) {
   }
 }
 
-Result<void> check_settles(std::span<const Settle> settles) {
-  std::unordered_set<std::uint64_t> epochs;
-  for (const Settle& settle : settles) {
-    const auto epoch = static_cast<std::uint64_t>(settle.token.epoch());
-    if (!epochs.insert(epoch).second) {
-      return failure(Errc::invalid_argument,
-                     fmt::format("the transaction settles the lease with epoch {} twice; put all "
-                                 "outcomes into one settle",
-                                 epoch));
-    }
-    if (is_unkeyed(settle.token) && (settle.label || settle.owner_hint)) {
-      return failure(Errc::invalid_argument,
-                     "labels and owner hints belong to lanes; this lease is of an unkeyed message");
-    }
-    std::unordered_set<std::uint64_t> ids;
-    for (const Outcome& outcome : settle.outcomes) {
-      if (!ids.insert(static_cast<std::uint64_t>(outcome.id)).second) {
-        return failure(Errc::invalid_argument,
-                       fmt::format("message {} has two outcomes in one settle",
-                                   static_cast<std::uint64_t>(outcome.id)));
-      }
-    }
+Statement begin_statement(const Transaction& transaction, const Limits& limits) {
+  const TransactionId& id = *transaction.id;
+  const store::Fingerprint content = store::fingerprint(transaction);
+  std::string bytes;
+  for (const std::uint64_t half : {content.high, content.low}) {
+    for (int shift = 56; shift >= 0; shift -= 8)
+      bytes.push_back(static_cast<char>(half >> static_cast<unsigned>(shift)));
   }
-  return {};
+  Statement statement{.sql = "select begin_transaction($1, $2, $3, $4, $5, $6, $7)"};
+  statement.params.int8(number(id.client))
+      .int8(number(id.number))
+      .int8(milliseconds(id.time))
+      .int8(number(id.lowest_unanswered))
+      .bytea(bytes)
+      .int8(limits.transaction_window.count())
+      .int8(capped(limits.transaction_ids_max));
+  return statement;
 }
 
 TransactionPlan plan(const Transaction& transaction, const Limits& limits, bool nearly_full) {

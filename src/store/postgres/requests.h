@@ -23,12 +23,11 @@ struct TransactionPlan {
   std::size_t time = 0;
 };
 
-// What can be wrong with a transaction before the database is asked, beyond check_transaction():
-// two settles of one lease, two outcomes of one message, labels for unkeyed messages.
-Result<void> check_settles(std::span<const Settle> settles);
-
 // `nearly_full`: the database has to look whether what is sent still fits the store.
 TransactionPlan plan(const Transaction& transaction, const Limits& limits, bool nearly_full);
+
+// The first statement of a transaction that has an id.
+Statement begin_statement(const Transaction& transaction, const Limits& limits);
 
 // Locks all lanes that the transactions will touch, in one order for everybody.
 Statement lock_lanes(std::span<const Transaction> transactions);

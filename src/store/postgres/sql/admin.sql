@@ -78,29 +78,19 @@ begin
   return note_affected(v_count);
 end $$;
 
--- Ends messages one by one if others are told of it, and the rest, mostly all, in one go.
-create function purge_messages(p_queue int, p_lane bigint, p_now bigint) returns bigint
-language plpgsql as $$
+-- Ends the messages below an id of which nobody is told, which are mostly all, in one go.
+create function purge_silent(p_queue int, p_lane bigint, p_below bigint, p_now bigint)
+returns bigint language plpgsql as $$
 declare
-  m messages;
   l lanes;
-  v_count bigint := 0;
-  v_bulk bigint;
+  v_count bigint;
   v_bytes bigint;
   v_bodies bigint[];
-  v_last bigint := (select last_value from numbers);
+  v_lanes bigint[];
 begin
-  for m in select * from messages where queue = p_queue and (p_lane is null or lane = p_lane)
-              and epoch is null and notice_queue is not null and id <= v_last order by id loop
-    l := null;
-    if m.lane is not null then select * into l from lanes where id = m.lane; end if;
-    l := end_message(l, m, 'purged', null, p_now);
-    if m.lane is not null then perform save_lane(l, p_now); end if;
-    v_count := v_count + 1;
-  end loop;
   with gone as (
     delete from messages where queue = p_queue and (p_lane is null or lane = p_lane)
-       and epoch is null and id <= v_last returning *),
+       and epoch is null and notice_queue is null and id < p_below returning *),
   counted as (
     select lane, count(*) as total, count(*) filter (where wakes_at is not null) as waiting,
            count(*) filter (where wakes_at is not null and not_before is not null) as backoff,
@@ -113,16 +103,40 @@ begin
     update lanes t set live = t.live - c.total, waiting = t.waiting - c.waiting,
                        backoff = t.backoff - c.backoff, woken_0 = t.woken_0 - c.woken_0,
                        woken_1 = t.woken_1 - c.woken_1, woken_2 = t.woken_2 - c.woken_2,
-                       woken_3 = t.woken_3 - c.woken_3, barrier_due = null, barrier_id = null
-      from counted c where t.id = c.lane)
-  select count(*), sum(bytes + 144), array_agg(distinct body_at) filter (where body_at is not null)
-    into v_bulk, v_bytes, v_bodies from gone;
-  perform tally(p_queue, 'purged', v_bulk, -v_bytes);
+                       woken_3 = t.woken_3 - c.woken_3
+      from counted c where t.id = c.lane returning t.id)
+  select (select count(*) from gone), (select sum(bytes + 144) from gone),
+         (select array_agg(distinct body_at) from gone where body_at is not null),
+         (select array_agg(id order by id) from lessened)
+    into v_count, v_bytes, v_bodies, v_lanes;
+  perform tally(p_queue, 'purged', v_count, -v_bytes);
   if v_bodies is not null then perform release_body(b) from unnest(v_bodies) b; end if;
-  for l in select * from lanes where queue = p_queue and (p_lane is null or id = p_lane) loop
+  for l in select * from lanes where id = any (v_lanes) order by id loop
+    if l.epoch is not null and l.barrier_due is not null then perform tell_lease(l.epoch); end if;
     perform save_lane(find_barrier(l), p_now);
   end loop;
-  return v_count + v_bulk;
+  return v_count;
+end $$;
+
+-- Ends all that no lease carries, in the order of ids, because notices of it may go into this very
+-- queue. Those that come so are spared.
+create function purge_messages(p_queue int, p_lane bigint, p_now bigint) returns bigint
+language plpgsql as $$
+declare
+  m messages;
+  l lanes;
+  v_count bigint := 0;
+  v_end bigint := nextval('numbers');
+begin
+  for m in select * from messages where queue = p_queue and (p_lane is null or lane = p_lane)
+              and epoch is null and notice_queue is not null and id < v_end order by id loop
+    v_count := v_count + purge_silent(p_queue, p_lane, m.id, p_now) + 1;
+    l := null;
+    if m.lane is not null then select * into l from lanes where id = m.lane; end if;
+    l := end_message(l, m, 'purged', null, p_now);
+    if m.lane is not null then perform save_lane(l, p_now); end if;
+  end loop;
+  return v_count + purge_silent(p_queue, p_lane, v_end, p_now);
 end $$;
 
 create function purge_queue(p_queue text, p_key bytea) returns bigint language plpgsql as $$

@@ -292,6 +292,9 @@ begin
     v_headers := v_headers || header('strand-notice-reason', p_reason);
   end if;
   v_target := ensure_queue(v_queue, 9223372036854775807);
+  if (select max_length from queues where id = v_target) > 0 then
+    perform add_unforeseen(v_target, -1);
+  end if;
   perform accept(p_now, array[v_target], array[v_key], array[''::bytea], array[null::bigint],
                  array[v_headers], array[headers_bytes(v_headers)], array[2], array[0::bigint],
                  array[null::bigint], array[''], array[null::bytea], array[null::bigint],

@@ -201,11 +201,12 @@ begin
      or not exists_at_other_priority(p_queue, coalesce((v_best[1]).priority, 0)) then
     return v_best;
   end if;
+  -- The oldest may be among the best, and taken before its turn comes: so as many of them.
   select array_agg(e order by e.turn) into v_oldest from (
     select n.* from generate_series(0, 3) p,
-           lateral next_ready(p_queue, p, p_bounds[p + 1], p_labels, p_owner, p_now, p_limit / 8 + 1) n
+           lateral next_ready(p_queue, p, p_bounds[p + 1], p_labels, p_owner, p_now, p_limit) n
      where n.ready_since <= p_now - p_starving
-     order by n.turn limit p_limit / 8 + 1) e;
+     order by n.turn limit p_limit) e;
   v_oldest := coalesce(v_oldest, '{}');
   while cardinality(v_picked) < p_limit loop
     v_found := null;

@@ -27,6 +27,7 @@ declare
 begin
   perform share_queue(q) from (select distinct queue_of(u) as q from unnest(p_places) u order by 1) w;
   perform lock_ids(array(select number_of(u) from unnest(p_places) u where not is_message(u)));
+  perform check_settled_once(p_places, p_epochs, v_now);
   v_done := ack_messages(p_places, p_epochs, p_thens, p_of, p_ids, p_kinds, v_now);
   for i in 1 .. cardinality(p_places) loop
     v_to := v_from;
@@ -35,7 +36,7 @@ begin
       null;
     elsif is_message(p_places[i]) then
       perform settle_message(p_places[i], p_epochs[i], p_thens[i], p_park_reasons[i],
-                             p_ids[v_from:v_to - 1], p_kinds[v_from:v_to - 1],
+                             p_labels[i] is not null or p_hint_owners[i] is not null, p_ids[v_from:v_to - 1], p_kinds[v_from:v_to - 1],
                              p_delays[v_from:v_to - 1], p_reasons[v_from:v_to - 1], v_now, p_kept);
     else
       perform settle_lane(p_places[i], p_epochs[i], p_thens[i], p_park_reasons[i], p_labels[i],
@@ -44,6 +45,24 @@ begin
                           p_delays[v_from:v_to - 1], p_reasons[v_from:v_to - 1], v_now, p_kept);
     end if;
     v_from := v_to;
+  end loop;
+end $$;
+
+create function check_settled_once(p_places bigint[], p_epochs bigint[], p_now bigint)
+returns void language plpgsql as $$
+declare
+  r record;
+begin
+  if cardinality(p_epochs) < 2 then return; end if;
+  for r in select place, epoch from unnest(p_places, p_epochs) as u (place, epoch)
+            group by place, epoch having count(*) > 1 loop
+    if is_message(r.place) then
+      perform held_message(r.place, r.epoch, p_now);
+    else
+      perform held_lane(r.place, r.epoch, p_now);
+    end if;
+    perform refuse('STARG', format('the transaction settles the lease with epoch %s twice; put all '
+                                   'outcomes into one settle', r.epoch));
   end loop;
 end $$;
 
@@ -62,7 +81,8 @@ begin
   select count(*) into v_plain
     from unnest(p_of, p_ids, p_kinds) as o (of, id, kind)
    where is_message(p_places[o.of]) and o.kind = 0 and o.id = number_of(p_places[o.of]);
-  if v_plain = 0 then return v_done; end if;
+  -- More outcomes than leases: something is wrong, and is found out one by one.
+  if v_plain = 0 or cardinality(p_of) > v_count then return v_done; end if;
   v_deleted := 0;
   for r in
     with gone as (
@@ -90,6 +110,17 @@ begin
   return v_done;
 end $$;
 
+create function check_distinct(p_ids bigint[]) returns void language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  if cardinality(p_ids) < 2 then return; end if;
+  select u into v_id from unnest(p_ids) u group by u having count(*) > 1 limit 1;
+  if v_id is not null then
+    perform refuse('STARG', format('message %s has two outcomes in one settle', v_id));
+  end if;
+end $$;
+
 create function refuse_not_leased(p_id bigint, p_epoch bigint) returns void language plpgsql as $$
 begin
   perform refuse('STMNL', format('message %s is not carried by the lease with epoch %s; it was '
@@ -97,7 +128,7 @@ begin
 end $$;
 
 create function settle_message(p_place bigint, p_epoch bigint, p_then int, p_park_reason bytea,
-                               p_ids bigint[], p_kinds int[], p_delays bigint[],
+                               p_of_lane boolean, p_ids bigint[], p_kinds int[], p_delays bigint[],
                                p_reasons bytea[], p_now bigint, p_kept int)
 returns void language plpgsql as $$
 declare
@@ -105,9 +136,12 @@ declare
   q queues;
 begin
   m := held_message(p_place, p_epoch, p_now);
-  if cardinality(p_ids) > 0 and p_ids[1] <> m.id then
-    perform refuse_not_leased(p_ids[1], p_epoch);
+  if p_of_lane then
+    perform refuse('STARG', 'labels and owner hints belong to lanes; this lease is of an unkeyed '
+                            'message');
   end if;
+  perform refuse_not_leased(u, p_epoch) from unnest(p_ids) u where u <> m.id;
+  perform check_distinct(p_ids);
   select * into q from queues where id = m.queue;
   if p_then = 2 then m.park_reason := p_park_reason; end if;
   if cardinality(p_ids) = 0 then
@@ -151,6 +185,7 @@ begin
   l := held_lane(p_place, p_epoch, p_now);
   select * into q from queues where id = l.queue;
   if cardinality(p_ids) > 0 then
+    perform check_distinct(p_ids);
     -- All acks at once: that is what nearly every settle is.
     if 0 = any (p_kinds) then
       with gone as (
