@@ -19,7 +19,10 @@
 #include "base/text.h"
 #include "cli/bench/baselines.h"
 #include "cli/bench/measure.h"
+#include "cli/bench/postgres_baseline.h"
 #include "store/open.h"
+#include "store/postgres/connection.h"
+#include "store/postgres/location.h"
 #include "store/url.h"
 
 namespace strand::cli {
@@ -84,10 +87,14 @@ class Load {
     Transaction transaction;
     transaction.durability = durability;
     transaction.sends.resize(count);
-    for (Send& send : transaction.sends) {
+    std::uint64_t key = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      Send& send = transaction.sends[i];
       send.queue = queue_;
       send.body = body_;
-      if (options_.keys > 0) send.key = fmt::format("key-{:08}", random() % options_.keys);
+      if (options_.keys == 0) continue;
+      if (i % options_.per_key == 0) key = random() % options_.keys;
+      send.key = fmt::format("key-{:08}", key);
     }
     const auto receipt = store_.apply(transaction);
     if (!receipt) return std::unexpected(receipt.error());
@@ -158,6 +165,7 @@ class QueueBench {
 
  private:
   Result<void> find_place();
+  Result<void> find_database();
   Result<std::unique_ptr<Store>> open(const std::string& url);
   Result<void> fill_and_die(const std::string& url, std::uint64_t messages) const;
   Result<void> measure_backlog();
@@ -181,15 +189,26 @@ class QueueBench {
   fs::path place_;    // of a store on disk; empty for others
   fs::path scratch_;  // for the baselines, on the same file system
   std::atomic<std::uint64_t> syncs_ = 0;
+  std::unique_ptr<PostgresBaseline> postgres_;  // of a store in a database only
+  std::string conninfo_;
+  std::string schema_;
   std::unique_ptr<Store> store_;
   std::vector<Worker> workers_;
   struct {
-    std::vector<double> file, rocksdb, enqueue, lease, ack, cycle, consumer, bare, added;
+    std::vector<double> file, rocksdb, postgres, enqueue, lease, ack, cycle, consumer, bare, added;
   } rates_;
 };
 
 QueueBench::~QueueBench() {
   store_.reset();
+  if (postgres_ && !options_.keep) {
+    if (const auto connection = postgres::Connection::open(conninfo_)) {
+      static_cast<void>(
+          (*connection)
+              ->script(fmt::format(
+                  "set client_min_messages = warning; drop schema if exists {} cascade", schema_)));
+    }
+  }
   std::error_code ignored;
   if (!scratch_.empty()) fs::remove_all(scratch_, ignored);
   if (place_.empty() || options_.keep) return;
@@ -207,6 +226,7 @@ Result<void> QueueBench::find_place() {
       options_.store.empty() ? fmt::format("rocksdb:strand-bench-{}", ::getpid()) : options_.store;
   const auto parsed = store::parse_url(url_);
   if (!parsed) return std::unexpected(parsed.error());
+  if (parsed->scheme == store::Url::Scheme::postgres) return find_database();
   fs::path beside = fs::current_path();
   if (parsed->scheme != store::Url::Scheme::memory) {
     const fs::path path = fs::absolute(parsed->rest).lexically_normal();
@@ -237,8 +257,25 @@ Result<void> QueueBench::find_place() {
   return {};
 }
 
+// A schema of its own in the database of the URL.
+Result<void> QueueBench::find_database() {
+  auto location = postgres::parse_location(url_);
+  if (!location) return std::unexpected(location.error());
+  auto baseline = PostgresBaseline::open(location->conninfo);
+  if (!baseline) return std::unexpected(baseline.error());
+  postgres_ = std::move(*baseline);
+  conninfo_ = location->conninfo;
+  schema_ = fmt::format("strand_bench_{}", ::getpid());
+  const bool uri = url_.find("://") != std::string::npos;
+  const char* const separator = !uri ? " " : url_.find('?') == std::string::npos ? "?" : "&";
+  url_ += fmt::format("{}schema={}", separator, schema_);
+  report_.filesystem = "the server's";
+  return {};
+}
+
 Result<std::unique_ptr<Store>> QueueBench::open(const std::string& url) {
   OpenOptions options;
+  if (postgres_) return strand::open(url, options);
   auto backend = store::open_backend(url, options);
   if (!backend) return std::unexpected(std::move(backend).error());
   return store::open_on(std::make_unique<SyncCounter>(*std::move(backend), syncs_), options);
@@ -330,6 +367,13 @@ Result<void> QueueBench::measure_leases(Store& small, Store& large) {
 // --- The rounds ---
 
 Result<void> QueueBench::baselines() {
+  if (postgres_) {
+    progress_("the queue that people write in SQL");
+    const auto counted = postgres_->cycle(options_, slice());
+    if (!counted) return std::unexpected(counted.error());
+    rates_.postgres.push_back(counted->per_s());
+    return {};
+  }
   for (const bool rocksdb : {false, true}) {
     progress_(rocksdb ? "raw RocksDB, one put a message" : "a plain file");
     const fs::path folder = scratch_ / "round";
@@ -551,8 +595,12 @@ Result<QueueBenchReport> QueueBench::run() {
   for (unsigned number = 1; number <= rounds; ++number) {
     if (auto done = round(number); !done) return std::unexpected(done.error());
   }
-  report_.baseline_file_per_s = median(rates_.file);
-  report_.baseline_rocksdb_per_s = median(rates_.rocksdb);
+  if (postgres_) {
+    report_.baseline_postgres_per_s = median(rates_.postgres);
+  } else {
+    report_.baseline_file_per_s = median(rates_.file);
+    report_.baseline_rocksdb_per_s = median(rates_.rocksdb);
+  }
   report_.enqueue_per_s = median(rates_.enqueue);
   report_.lease_per_s = median(rates_.lease);
   report_.ack_per_s = median(rates_.ack);

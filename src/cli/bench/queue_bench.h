@@ -20,6 +20,7 @@ struct QueueBenchOptions {
   std::size_t size_bytes = 100;
   std::size_t batch = 100;
   std::uint64_t keys = 10'000;  // 0: unkeyed
+  std::uint64_t per_key = 1;    // messages of one key that are sent together
   unsigned producers = 1;
   unsigned consumers = 1;
   Duration duration = std::chrono::seconds{6};  // of each measurement
@@ -59,6 +60,7 @@ struct QueueBenchReport {
   double cycle_per_s = 0;
   double baseline_file_per_s = 0;
   double baseline_rocksdb_per_s = 0;
+  double baseline_postgres_per_s = 0;  // cycles of the queue that people write in SQL themselves
   Percentiles enqueue_ms;
   Percentiles lease_ms;
   Percentiles ack_ms;

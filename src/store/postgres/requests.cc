@@ -489,7 +489,8 @@ Statement lease_statement(const LeaseRequest& request, const Limits& limits, std
   std::vector<MaybeText> labels(distinct.begin(), distinct.end());
   Statement statement{.sql =
                           "select * from lease($1, nullif($2, '{}'::text[]), $3, $4, $5, $6, "
-                          "$7, $8, $9, $10, $11, $12, $13, $14, $15)"};
+                          "$7, $8, $9, $10, $11, $12, nullif($13, '{0,0,0,0}'::bigint[]), $14, "
+                          "$15)"};
   statement.params.text(request.queue)
       .texts(labels)
       .text(request.owner)

@@ -181,15 +181,19 @@ Result<StoreInfo> read_store(Connection& connection, const Location& location) {
   return info;
 }
 
-// Plans are made once and for all rows: a queue's table is empty at one moment and full at the
-// next, and a plan that scans it would be remembered. synchronous_commit off would make `sync` a
-// lie.
+// Plans are made once and for all: a queue's table is empty at one moment and full at the next, and
+// a plan that scans it would be remembered. So there is one kind only: loops over indexes.
+// synchronous_commit off would make `sync` a lie.
 std::string session_script(const Location& location) {
   return fmt::format(
       "set search_path = \"{}\", pg_temp;\n"
       "set default_transaction_isolation = 'read committed';\n"
       "set plan_cache_mode = force_generic_plan;\n"
       "set enable_seqscan = off;\n"
+      "set enable_bitmapscan = off;\n"
+      "set enable_hashjoin = off;\n"
+      "set enable_mergejoin = off;\n"
+      "set enable_material = off;\n"
       "set jit = off;\n"
       "set client_min_messages = warning;\n"
       "do $$ begin if current_setting('synchronous_commit') = 'off' then "

@@ -3,7 +3,7 @@
 create function note_affected(p_affected bigint) returns bigint language plpgsql as $$
 begin
   update receipts set affected = p_affected
-   where (client, number) = (transaction_client(), transaction_number());
+   where client = transaction_client() and number = transaction_number();
   return p_affected;
 end $$;
 

@@ -124,7 +124,7 @@ begin
     perform tell_record(p_spaces[i], p_keys[i]);
   end loop;
   update receipts set versions = v_result
-   where (client, number) = (transaction_client(), transaction_number());
+   where client = transaction_client() and number = transaction_number();
   return v_result;
 end $$;
 

@@ -104,21 +104,25 @@ end $$;
 -- What the tokens hold, message by message, for those that are current.
 create function look_at_leases(p_places bigint[], p_epochs bigint[]) returns setof granted
 language sql stable as $$
-  select g.n::int, l.epoch, g.place, l.key, l.label, l.lease_until, l.cursor, l.isolated,
-         has_more(l), null::bigint, l.priority, m.id, coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries,
-         m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic
-    from unnest(p_places, p_epochs) with ordinality as g (place, epoch, n)
-    join lanes l on not is_message(g.place) and l.id = number_of(g.place) and l.epoch = g.epoch
-    left join messages m on m.lane = l.id and m.epoch = l.epoch
+  select h.n::int, h.epoch, h.place, h.key, h.label, h.lease_until, h.cursor, h.isolated, h.more,
+         null::bigint, h.priority, m.id, coalesce(m.body, b.body, ''), m.headers, m.priority,
+         m.deliveries, m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic
+    from (select g.n, g.place, l.id, l.epoch, l.key, l.label, l.lease_until, l.cursor, l.isolated,
+                 l.priority, has_more(l) as more
+            from unnest(p_places, p_epochs) with ordinality as g (place, epoch, n)
+            join lanes l on l.id = number_of(g.place) and l.epoch = g.epoch
+           where not is_message(g.place) offset 0) h
+    left join messages m on m.lane = h.id and m.epoch = h.epoch
     left join bodies b on b.id = m.body_at
   union all
-  select g.n::int, m.epoch, g.place, null, m.label, m.lease_until, 1, false, false, null::bigint, m.priority, m.id,
-         coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries, m.attempts,
-         m.enqueued_at, m.due, m.expires_at, m.name, m.topic
+  select g.n::int, m.epoch, g.place, null, m.label, m.lease_until, 1, false, false, null::bigint,
+         m.priority, m.id, coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries,
+         m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic
     from unnest(p_places, p_epochs) with ordinality as g (place, epoch, n)
-    join messages m on is_message(g.place) and m.queue = queue_of(g.place)
-                   and m.id = number_of(g.place) and m.epoch = g.epoch
+    join messages m on m.queue = queue_of(g.place) and m.id = number_of(g.place)
+                   and m.epoch = g.epoch
     left join bodies b on b.id = m.body_at
+   where is_message(g.place)
 $$;
 
 -- An entry of the ready order.
@@ -171,43 +175,101 @@ begin
   end loop;
 end $$;
 
--- The entries that are served next, locked: by priority, then by turn. Of every eight leases the
--- eighth goes to the entry that has been ready longest, if that is at least p_starving long.
-create function pick_ready(p_queue int, p_bounds bigint[], p_labels text[], p_owner text,
-                           p_now bigint, p_limit int, p_granted bigint, p_starving bigint)
+-- The same for all priorities at once, which is one walk along each index: for requests that name
+-- no labels, while nothing has to be skipped. Lanes beyond those that p_messages can come from are
+-- not locked, unless others were faster.
+create function first_ready(p_queue int, p_owner text, p_now bigint, p_limit int, p_messages int)
+returns setof ready_entry language plpgsql as $$
+declare
+  v_lanes bigint[];
+begin
+  v_lanes := array(
+    select c.id from (
+      select l.id, coalesce(sum(case when l.barrier_due is not null or l.isolate_next then 1
+                                     else l.woken_0 + l.woken_1 + l.woken_2 + l.woken_3 end)
+                              over (order by l.priority, l.turn
+                                    rows between unbounded preceding and 1 preceding), 0) as before
+        from (select * from lanes t
+               where t.queue = p_queue and t.turn is not null
+                 and (t.hint_owner is null or t.hint_owner = p_owner or t.hint_until <= p_now
+                      or t.ready_since + t.hint_grace <= p_now)
+               order by t.priority, t.turn limit p_limit) l) c
+     where c.before < p_messages);
+  if cardinality(v_lanes) > 0 then
+    return query
+      select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
+       where l.id = any (v_lanes) and l.turn is not null
+       order by l.priority, l.turn for update skip locked;
+    if not found then
+      return query
+        select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
+         where l.queue = p_queue and l.turn is not null
+           and (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
+                or l.ready_since + l.hint_grace <= p_now)
+         order by l.priority, l.turn limit p_limit for update skip locked;
+    end if;
+  end if;
+  return query
+    select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
+     where m.queue = p_queue and m.turn is not null
+     order by m.priority, m.turn limit p_limit for update skip locked;
+end $$;
+
+-- The entries that are served next, locked: by priority, then by turn. p_bounds: for each priority a
+-- turn below which nothing waits, or null.
+create function best_ready(p_queue int, p_bounds bigint[], p_labels text[], p_owner text,
+                           p_now bigint, p_limit int, p_messages int)
 returns ready_entry[] language plpgsql as $$
 declare
   v_best ready_entry[] := '{}';
   v_more ready_entry[];
+  v_rest int;
+begin
+  if p_bounds is null and p_labels is null then
+    return array(select e from first_ready(p_queue, p_owner, p_now, p_limit, p_messages) e
+                  order by e.priority, e.turn limit p_limit);
+  end if;
+  for p in 0 .. 3 loop
+    v_rest := p_limit - cardinality(v_best);
+    exit when v_rest = 0;
+    v_more := array(select n from next_ready(p_queue, p, coalesce(p_bounds[p + 1], 0), p_labels,
+                                             p_owner, p_now, v_rest) n
+                     order by n.turn limit v_rest);
+    v_best := v_best || v_more;
+  end loop;
+  return v_best;
+end $$;
+
+-- Of every eight leases the eighth goes to the entry that has been ready longest, if that is at
+-- least p_starving long.
+create function pick_ready(p_queue int, p_bounds bigint[], p_labels text[], p_owner text,
+                           p_now bigint, p_limit int, p_messages int, p_granted bigint,
+                           p_starving bigint)
+returns ready_entry[] language plpgsql as $$
+declare
+  v_best ready_entry[] := best_ready(p_queue, p_bounds, p_labels, p_owner, p_now, p_limit,
+                                     p_messages);
+  v_count int := cardinality(v_best);
   v_oldest ready_entry[];
   v_picked ready_entry[] := '{}';
   v_taken bigint[] := '{}';
   v_next int := 1;
   v_aged int := 1;
   v_found ready_entry;
-  v_rest int;
 begin
-  for p in 0 .. 3 loop
-    exit when cardinality(v_best) >= p_limit;
-    v_rest := p_limit - cardinality(v_best);
-    select array_agg(e order by e.turn) into v_more from (
-      select * from next_ready(p_queue, p, p_bounds[p + 1], p_labels, p_owner, p_now, v_rest) n
-       order by n.turn limit v_rest) e;
-    if v_more is not null then v_best := v_best || v_more; end if;
-  end loop;
-
   -- With one priority, the best is the oldest too, and there is nothing to do.
-  if (p_granted + p_limit) / 8 = p_granted / 8
-     or not exists_at_other_priority(p_queue, coalesce((v_best[1]).priority, 0)) then
+  if v_count = 0 or (p_granted + p_limit) / 8 = p_granted / 8
+     or ((v_best[1]).priority = (v_best[v_count]).priority
+         and not exists_below(p_queue, (v_best[1]).priority)) then
     return v_best;
   end if;
   -- The oldest may be among the best, and taken before its turn comes: so as many of them.
-  select array_agg(e order by e.turn) into v_oldest from (
-    select n.* from generate_series(0, 3) p,
-           lateral next_ready(p_queue, p, p_bounds[p + 1], p_labels, p_owner, p_now, p_limit) n
+  v_oldest := array(
+    select n from generate_series(0, 3) p,
+           lateral next_ready(p_queue, p, coalesce(p_bounds[p + 1], 0), p_labels, p_owner, p_now,
+                              p_limit) n
      where n.ready_since <= p_now - p_starving
-     order by n.turn limit p_limit) e;
-  v_oldest := coalesce(v_oldest, '{}');
+     order by n.turn limit p_limit);
   while cardinality(v_picked) < p_limit loop
     v_found := null;
     if (p_granted + cardinality(v_picked) + 1) % 8 = 0 then
@@ -217,10 +279,10 @@ begin
       if v_aged <= cardinality(v_oldest) then v_found := v_oldest[v_aged]; end if;
     end if;
     if v_found.turn is null then
-      while v_next <= cardinality(v_best) and (v_best[v_next]).turn = any (v_taken) loop
+      while v_next <= v_count and (v_best[v_next]).turn = any (v_taken) loop
         v_next := v_next + 1;
       end loop;
-      exit when v_next > cardinality(v_best);
+      exit when v_next > v_count;
       v_found := v_best[v_next];
     end if;
     v_picked := v_picked || v_found;
@@ -229,13 +291,51 @@ begin
   return v_picked;
 end $$;
 
-create function exists_at_other_priority(p_queue int, p_priority int) returns boolean
+-- Whether anything less urgent is ready.
+create function exists_below(p_queue int, p_priority int) returns boolean
 language sql stable as $$
-  select exists (select 1 from generate_series(0, 3) p where p <> p_priority and (
-    exists (select 1 from lanes l where l.queue = p_queue and l.priority = p and l.turn is not null)
-    or exists (select 1 from messages m
-                where m.queue = p_queue and m.priority = p and m.turn is not null)))
+  select exists (select 1 from lanes l
+                  where l.queue = p_queue and l.priority > p_priority and l.turn is not null)
+      or exists (select 1 from messages m
+                  where m.queue = p_queue and m.priority > p_priority and m.turn is not null)
 $$;
+
+-- Whether a request can have all that waits in these lanes, as it mostly can.
+create function whole_lanes_fit(p_lanes bigint[], p_messages int, p_bytes bigint) returns boolean
+language plpgsql stable as $$
+begin
+  return cardinality(p_lanes) > 0
+     and (select sum(woken_0 + woken_1 + woken_2 + woken_3) <= p_messages
+                 and bool_and(barrier_due is null and not isolate_next)
+            from lanes where id = any (p_lanes))
+     and (select sum(m.bytes) <= p_bytes from messages m
+           where m.lane = any (p_lanes) and m.wakes_at is null and m.epoch is null);
+end $$;
+
+-- Leases lanes with all that is visible in them. They are locked, and have nothing out of the way.
+create function lease_whole_lanes(p_queue int, p_lanes bigint[], p_epochs bigint[], p_until bigint,
+                                  p_client bigint, p_number bigint)
+returns setof granted language plpgsql as $$
+begin
+  update lanes l set epoch = u.epoch, lease_until = p_until, cursor = 1, isolated = false,
+                     graced = false, request_client = p_client, request_number = p_number,
+                     turn = null, ready_since = null,
+                     carried = l.woken_0 + l.woken_1 + l.woken_2 + l.woken_3,
+                     woken_0 = 0, woken_1 = 0, woken_2 = 0, woken_3 = 0
+    from unnest(p_lanes, p_epochs) as u (id, epoch) where l.id = u.id;
+  return query
+    with leased as (
+      update messages m set epoch = u.epoch, pulled = 0, deliveries = m.deliveries + 1, ttl_at = null
+        from unnest(p_lanes, p_epochs) with ordinality as u (lane, epoch, n)
+       where m.lane = u.lane and m.wakes_at is null and m.epoch is null
+      returning u.n::int, m.lane, m.id, m.priority, m.body, m.body_at, m.headers, m.deliveries,
+                m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic)
+    select t.n, p_epochs[t.n], lane_place(p_queue, t.lane), l.key, l.label, p_until, 1::bigint,
+           false, false, null::bigint, l.priority, t.id, coalesce(t.body, b.body, ''), t.headers,
+           t.priority, t.deliveries, t.attempts, t.enqueued_at, t.due, t.expires_at, t.name,
+           t.topic
+      from leased t join lanes l on l.id = t.lane left join bodies b on b.id = t.body_at;
+end $$;
 
 create function lease(p_queue text, p_labels text[], p_owner text, p_lanes int, p_messages int,
                       p_bytes bigint, p_lease bigint, p_key bytea, p_seize boolean,
@@ -260,6 +360,7 @@ declare
   v_ids bigint[] := '{}';        -- unkeyed
   v_id_epochs bigint[] := '{}';
   v_epoch bigint;
+  v_sum bigint;
 begin
   if p_client is not null then
     perform pg_advisory_xact_lock(hashtextextended(
@@ -306,7 +407,49 @@ begin
     v_epochs := array[l.epoch];
   else
     v_entries := pick_ready(q.id, p_bounds, p_labels, p_owner, v_now, least(p_lanes, p_messages),
-                            p_granted, q.starvation_after);
+                            p_messages, p_granted, q.starvation_after);
+    -- Unkeyed messages that all fit, which is the rule where there are any, go all at once.
+    select array_agg(u.id), sum(u.bytes) into v_ids, v_sum
+      from unnest(v_entries) u having bool_and(u.lane is null);
+    if v_sum <= p_bytes then
+      v_id_epochs := array(select nextval('epochs') from unnest(v_ids));
+      return query
+        with leased as (
+          update messages m set epoch = w.epoch, lease_until = v_until,
+                                deliveries = m.deliveries + 1, turn = null, ready_since = null,
+                                ttl_at = null, pulled = 0, request_client = p_client,
+                                request_number = p_number
+            from unnest(v_ids, v_id_epochs) with ordinality as w (id, epoch, n)
+           where m.queue = q.id and m.id = w.id
+          returning w.n::int, m.id, m.label, m.priority, m.body, m.body_at, m.headers,
+                    m.deliveries, m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic)
+        select t.n, v_id_epochs[t.n], message_place(q.id, t.id), null::bytea, t.label, v_until,
+               1::bigint, false, false, (v_entries[t.n]).turn, t.priority, t.id,
+               coalesce(t.body, b.body, ''), t.headers, t.priority, t.deliveries, t.attempts,
+               t.enqueued_at, t.due, t.expires_at, t.name, t.topic
+          from leased t left join bodies b on b.id = t.body_at;
+      if p_client is not null then
+        perform remember_request(p_client, p_number, v_now + p_window,
+          array(select message_place(q.id, u) from unnest(v_ids) u), v_id_epochs);
+      end if;
+      return;
+    end if;
+    v_ids := array(select u.lane from unnest(v_entries) u where u.lane is not null);
+    if cardinality(v_ids) = cardinality(v_entries) and whole_lanes_fit(v_ids, p_messages, p_bytes) then
+      v_id_epochs := array(select nextval('epochs') from unnest(v_ids));
+      return query
+        select g.n, g.epoch, g.place, g.key, g.label, g.lease_until, g.cursor, g.isolated, g.more,
+               (v_entries[g.n]).turn, g.lane_priority, g.id, g.body, g.headers, g.priority,
+               g.deliveries, g.attempts, g.enqueued_at, g.due, g.expires_at, g.name, g.topic
+          from lease_whole_lanes(q.id, v_ids, v_id_epochs, v_until, p_client, p_number) g;
+      if p_client is not null and cardinality(v_ids) > 0 then
+        perform remember_request(p_client, p_number, v_now + p_window,
+          array(select lane_place(q.id, u) from unnest(v_ids) u), v_id_epochs);
+      end if;
+      return;
+    end if;
+    v_ids := '{}';
+    v_id_epochs := '{}';
     foreach e in array v_entries loop
       exit when v_messages = 0;
       if e.lane is null then
@@ -355,15 +498,21 @@ begin
   end if;
 
   if p_client is not null and cardinality(v_places) > 0 then
-    insert into requests values (p_client, p_number, v_now + p_window, v_places, v_epochs)
-    on conflict (client, number) do update
-      set forget_at = excluded.forget_at, places = excluded.places, epochs = excluded.epochs;
+    perform remember_request(p_client, p_number, v_now + p_window, v_places, v_epochs);
   end if;
   return query select g.n, g.epoch, g.place, g.key, g.label, g.lease_until, g.cursor, g.isolated,
                       g.more, v_turns[g.n], g.lane_priority, g.id, g.body, g.headers, g.priority, g.deliveries,
                       g.attempts, g.enqueued_at, g.due, g.expires_at, g.name, g.topic
                  from look_at_leases(v_places, v_epochs) g;
 end $$;
+
+create function remember_request(p_client bigint, p_number bigint, p_forget_at bigint,
+                                 p_places bigint[], p_epochs bigint[]) returns void
+language sql as $$
+  insert into requests values (p_client, p_number, p_forget_at, p_places, p_epochs)
+  on conflict (client, number) do update
+    set forget_at = excluded.forget_at, places = excluded.places, epochs = excluded.epochs
+$$;
 
 create function any_current(p_places bigint[], p_epochs bigint[]) returns boolean
 language sql stable as $$

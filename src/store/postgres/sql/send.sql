@@ -39,7 +39,9 @@ begin
             join queues q on q.id = u.queue
             left join lanes l on l.queue = u.queue and l.key = u.key) a;
 
-  if v_keyed then perform join_lanes(p_now, v_ids, p_queues, p_keys, p_priorities, p_delays, p_labels); end if;
+  if v_keyed then
+    perform join_lanes(p_now, v_ids, p_queues, p_keys, p_priorities, p_delays, p_labels);
+  end if;
 
   insert into tallies (queue, accepted, bytes)
   select u.queue, count(*), sum(u.bytes + 144)
@@ -61,6 +63,7 @@ create function join_lanes(p_now bigint, p_ids bigint[], p_queues int[], p_keys 
 returns void language plpgsql as $$
 declare
   r record;
+  v_told int;
 begin
   for r in
     update lanes l set
@@ -97,7 +100,10 @@ begin
      where l.queue = c.queue and l.key = c.key
     returning l.queue, l.key, l.turn, l.epoch, c.first, c.label as brought, l.label
   loop
-    if r.turn is not null then perform tell_queue(r.queue); end if;
+    if r.turn is not null and r.queue is distinct from v_told then
+      perform tell_queue(r.queue);
+      v_told := r.queue;
+    end if;
     if r.epoch is not null and r.first is not null then perform tell_lease(r.epoch); end if;
     if r.brought = r.label then
       update instances i set label = r.label
@@ -167,6 +173,9 @@ declare
   r record;
   v_live bigint;
 begin
+  if not exists (select 1 from queues where max_length > 0 and id = any (p_queues)) then
+    return;
+  end if;
   for r in select q.id, q.name, q.max_length, count(*) as sent
              from unnest(p_queues) as u (queue) join queues q on q.id = u.queue
             where q.max_length > 0 group by q.id, q.name, q.max_length order by q.id loop
@@ -207,6 +216,7 @@ declare
   v_new int[];
   v_accepted bigint[];
   v_window bigint;
+  v_dedup boolean;
 begin
   -- Mostly all messages go to one queue.
   if v_count = 1 or p_queues[1] = all (p_queues) then
@@ -219,7 +229,8 @@ begin
   end if;
 
   duplicates := array_fill(false, array[v_count]);
-  if exists (select 1 from unnest(p_dedup_ids) as u (id) where u.id is not null) then
+  v_dedup := exists (select 1 from unnest(p_dedup_ids) as u (id) where u.id is not null);
+  if v_dedup then
     for i in 1 .. v_count loop
       if p_dedup_ids[i] is not null then
         select dedup_window into v_window from queues where id = v_queues[i];
@@ -228,21 +239,13 @@ begin
     end loop;
     perform refuse_full_dedup(p_dedup_max);
   end if;
-  select array_agg(i order by i) into v_new
-    from generate_series(1, v_count) i where not duplicates[i];
-
-  if v_new is null then
+  if true = any (duplicates) then
+    select array_agg(i order by i) into v_new
+      from generate_series(1, v_count) i where not duplicates[i];
     ids := array_fill(null::bigint, array[v_count]);
-  else
-    perform check_names(v_queues, p_names, v_new);
-    perform check_room(p_room, (select sum(p_bytes[i] + 144) from unnest(v_new) i)::bigint);
-    if cardinality(v_new) = v_count then
-      perform check_lengths(v_queues);
-      ids := accept(v_now, v_queues, p_keys, p_bodies, array_fill(null::bigint, array[v_count]),
-                    p_headers, p_bytes, p_priorities, p_delays, p_ttls, p_labels, p_names,
-                    p_max_attempts, p_notice_queues, p_notice_keys,
-                    array_fill(null::text, array[v_count]), false);
-    else
+    if v_new is not null then
+      perform check_names(v_queues, p_names, v_new);
+      perform check_room(p_room, (select sum(p_bytes[i] + 144) from unnest(v_new) i)::bigint);
       perform check_lengths((select array_agg(v_queues[i] order by i) from unnest(v_new) i));
       select accept(v_now, array_agg(v_queues[i] order by i), array_agg(p_keys[i] order by i),
                     array_agg(p_bodies[i] order by i), array_agg(null::bigint),
@@ -253,12 +256,21 @@ begin
                     array_agg(p_notice_queues[i] order by i),
                     array_agg(p_notice_keys[i] order by i), array_agg(null::text), false)
         into v_accepted from unnest(v_new) i;
-      ids := array_fill(null::bigint, array[v_count]);
       for i in 1 .. cardinality(v_new) loop ids[v_new[i]] := v_accepted[i]; end loop;
     end if;
+  else
+    perform check_names(v_queues, p_names, null);
+    if p_room is not null then
+      perform check_room(p_room, (select sum(b + 144) from unnest(p_bytes) b)::bigint);
+    end if;
+    perform check_lengths(v_queues);
+    ids := accept(v_now, v_queues, p_keys, p_bodies, array_fill(null::bigint, array[v_count]),
+                  p_headers, p_bytes, p_priorities, p_delays, p_ttls, p_labels, p_names,
+                  p_max_attempts, p_notice_queues, p_notice_keys,
+                  array_fill(null::text, array[v_count]), false);
   end if;
 
-  for i in 1 .. v_count loop
+  for i in 1 .. case when v_dedup then v_count else 0 end loop
     continue when p_dedup_ids[i] is null;
     if duplicates[i] then
       ids[i] := (select d.first from dedup d
@@ -268,8 +280,10 @@ begin
        where d.queue = v_queues[i] and d.topic = '' and d.dedup_id = p_dedup_ids[i] and d.first = 0;
     end if;
   end loop;
-  update receipts set sent = ids, duplicate = duplicates
-   where (client, number) = (transaction_client(), transaction_number());
+  if transaction_client() is not null then
+    update receipts set sent = ids, duplicate = duplicates
+     where client = transaction_client() and number = transaction_number();
+  end if;
 end $$;
 
 create function refuse_name(p_queue int, p_name bytea) returns void language plpgsql as $$
@@ -279,15 +293,19 @@ begin
                                  (select name from queues where id = p_queue), shown(p_name)));
 end $$;
 
--- A name must be free: now, and also before, unless the transaction itself ended its message in a
+-- p_new: which of them count; null if all do. A name must be free: now, and also before, unless the transaction itself ended its message in a
 -- way that was foreseen.
 create function check_names(p_queues int[], p_names bytea[], p_new int[]) returns void
 language plpgsql as $$
 declare
   r record;
 begin
-  for r in select p_queues[i] as queue, p_names[i] as name, count(*) as count
-             from unnest(p_new) i where p_names[i] is not null group by 1, 2 loop
+  if not exists (select 1 from unnest(p_names) as u (name) where u.name is not null) then
+    return;
+  end if;
+  for r in select u.queue, u.name, count(*) as count
+             from unnest(p_queues, p_names) with ordinality as u (queue, name, i)
+            where u.name is not null and (p_new is null or u.i = any (p_new)) group by 1, 2 loop
     if r.count > 1
        or exists (select 1 from messages m where m.queue = r.queue and m.name = r.name)
        or current_setting(noted('freed_' || md5(r.name), r.queue), true) = 'late' then
@@ -421,6 +439,8 @@ begin
     duplicates[i] := r.duplicate;
     matches[i] := r.matched;
   end loop;
-  update receipts set published = ids, republished = duplicates, matched = matches
-   where (client, number) = (transaction_client(), transaction_number());
+  if transaction_client() is not null then
+    update receipts set published = ids, republished = duplicates, matched = matches
+     where client = transaction_client() and number = transaction_number();
+  end if;
 end $$;

@@ -81,8 +81,11 @@ begin
   select count(*) into v_plain
     from unnest(p_of, p_ids, p_kinds) as o (of, id, kind)
    where is_message(p_places[o.of]) and o.kind = 0 and o.id = number_of(p_places[o.of]);
-  -- More outcomes than leases: something is wrong, and is found out one by one.
-  if v_plain = 0 or cardinality(p_of) > v_count then return v_done; end if;
+  -- A message with more than one outcome: something is wrong, and is found out one by one.
+  if v_plain = 0 or (cardinality(p_of) > v_count and exists (
+       select 1 from unnest(p_of) of where is_message(p_places[of]) group by of having count(*) > 1)) then
+    return v_done;
+  end if;
   v_deleted := 0;
   for r in
     with gone as (
@@ -147,6 +150,8 @@ begin
   if cardinality(p_ids) = 0 then
     if p_then = 1 then return; end if;
     perform give_back_noted(m, p_now);
+  elsif p_kinds[1] = 0 then
+    perform end_message(null, m, 'acked', null, p_now);
   elsif p_kinds[1] = 1 then
     perform fail_message(null, m, q, p_reasons[1], p_delays[1], false, p_now, p_kept);
     if not exists (select 1 from messages t where t.queue = m.queue and t.id = m.id) then
@@ -292,6 +297,6 @@ begin
     end if;
   end loop;
   update receipts set cancelled = v_result
-   where (client, number) = (transaction_client(), transaction_number());
+   where client = transaction_client() and number = transaction_number();
   return v_result;
 end $$;

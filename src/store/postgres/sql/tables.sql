@@ -36,6 +36,7 @@ create table queues (
   notice_key       bytea,
   pattern          text collate "C"   -- it is a subscription
 );
+create index queues_limited on queues (id) where max_length > 0;
 create index queues_subscribed on queues (pattern) where pattern is not null;
 
 -- What was added to and taken from queues, a row for each transaction, so that no two of them wait
