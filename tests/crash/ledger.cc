@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -107,6 +108,19 @@ std::vector<std::string> Ledger::compare(Store& store) {
   return std::exchange(wrong_, {});
 }
 
+namespace {
+
+// How often each sequence is there.
+using Times = std::unordered_map<std::uint64_t, std::size_t>;
+Times times_of(const std::vector<std::uint64_t>& sequences) {
+  Times times;
+  for (const std::uint64_t sequence : sequences)
+    ++times[sequence];
+  return times;
+}
+
+}  // namespace
+
 void Ledger::compare_lane(const std::string& key, Lane& lane, const std::vector<std::uint64_t>& in,
                           const std::vector<std::uint64_t>& out) {
   for (const auto* queue : {&in, &out}) {
@@ -119,11 +133,16 @@ void Ledger::compare_lane(const std::string& key, Lane& lane, const std::vector<
       }
     }
   }
+  const auto times_in = times_of(in);
+  const auto times_out = times_of(out);
+  const auto times = [](const Times& of, std::uint64_t sequence) {
+    const auto found = of.find(sequence);
+    return found == of.end() ? std::size_t{0} : found->second;
+  };
   for (auto message = lane.begin(); message != lane.end();) {
     const auto sequence = message->first;
-    compare_message(key, sequence, message->second,
-                    static_cast<std::size_t>(std::ranges::count(in, sequence)),
-                    static_cast<std::size_t>(std::ranges::count(out, sequence)));
+    compare_message(key, sequence, message->second, times(times_in, sequence),
+                    times(times_out, sequence));
     // What is finished, or was never accepted, is not heard of again.
     const bool gone =
         message->second.finished == Told::confirmed || message->second.sent == Told::no;

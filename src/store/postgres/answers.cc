@@ -195,7 +195,9 @@ Granted read_granted(const Rows& rows, std::string_view queue, const Identity& i
       if (rows.is_null(row, turn)) {
         granted.fresh = false;
       } else {
-        granted.turns.emplace_back(rows.int4(row, lane_priority), rows.int8(row, turn));
+        const Turn served{.priority = rows.int4(row, lane_priority),
+                          .number = rows.int8(row, turn)};
+        if (!granted.first) granted.first = served;
       }
     }
     if (!rows.is_null(row, message)) {

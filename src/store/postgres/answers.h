@@ -22,11 +22,11 @@ Receipt read_receipt(const TransactionPlan& plan, std::span<const Rows> rows);
 // Of a row of the table `receipts`; nothing if there is none.
 std::optional<Receipt> read_stored_receipt(const Rows& rows);
 
-// What lease() and pull() return. `turns` gets the lowest turn of each priority that was served.
+// What lease() returned.
 struct Granted {
   std::vector<Lease> leases = {};
-  bool fresh = false;  // not those of an earlier request with the same id
-  std::vector<std::pair<int, std::int64_t>> turns = {};  // (priority, turn), in order of service
+  bool fresh = false;              // not those of an earlier request with the same id
+  std::optional<Turn> first = {};  // the one that was served first
 };
 Granted read_granted(const Rows& rows, std::string_view queue, const Identity& identity);
 Pulled read_pulled(const Rows& rows);

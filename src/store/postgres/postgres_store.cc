@@ -24,6 +24,11 @@ constexpr int attempts_max = 20;
 // Things that are due and are applied in front of a call. The rest is left to the upkeep.
 constexpr std::int32_t slice = 1000;
 
+// From taking its turn to its commit, a message is on its way for as long as this, at most. One
+// that takes longer is found when everything is looked at.
+constexpr auto on_its_way_max = 2s;
+constexpr auto look_at_all_every = 15s;
+
 std::uint64_t random_word() {
   std::random_device device;
   return std::uint64_t{device()} << 32U | device();
@@ -239,9 +244,20 @@ std::vector<Result<Receipt>> PostgresStore::apply(std::span<const Transaction> t
   }
   if (good.empty()) return results;
   // Together they cost one commit. Mostly that works; else each is on its own.
-  if (good.size() > 1 && apply_together(good, answers)) return results;
-  apply_each(good, answers);
+  if (good.size() == 1 || !apply_together(good, answers)) apply_each(good, answers);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    if (*answers[i]) forget_removed(*good[i]);
+  }
   return results;
+}
+
+// A queue that comes again under the name of a removed one has a line of its own.
+void PostgresStore::forget_removed(const Transaction& transaction) {
+  if (!transaction.admin) return;
+  const auto* removed = std::get_if<RemoveQueue>(&*transaction.admin);
+  if (removed == nullptr) return;
+  const std::lock_guard lock(lines_mutex_);
+  lines_.erase(removed->queue);
 }
 
 namespace {
@@ -336,12 +352,24 @@ Result<Receipt> PostgresStore::stored_receipt(const TransactionId& id) {
 
 PostgresStore::Line PostgresStore::line(const std::string& queue) {
   const std::lock_guard lock(lines_mutex_);
-  return lines_[queue];
+  Line& line = lines_[queue];
+  const auto now = std::chrono::steady_clock::now();
+  if (now - line.whole_at < look_at_all_every) return line;
+  line.whole_at = now;
+  Line whole = line;
+  whole.bound = {};
+  return whole;
 }
 
 void PostgresStore::note_granted(const std::string& queue, const Granted& granted) {
   const std::lock_guard lock(lines_mutex_);
-  lines_[queue].granted += granted.leases.size();
+  Line& line = lines_[queue];
+  line.granted += granted.leases.size();
+  const auto now = std::chrono::steady_clock::now();
+  if (!granted.first || now - line.served_at < on_its_way_max) return;
+  line.bound = line.served;
+  line.served = *granted.first;
+  line.served_at = now;
 }
 
 Result<std::vector<Lease>> PostgresStore::lease(const LeaseRequest& request) {
@@ -350,10 +378,14 @@ Result<std::vector<Lease>> PostgresStore::lease(const LeaseRequest& request) {
   }
   const Line known = line(request.queue);
   const auto rows =
-      ask(lease_statement(request, limits_, known.granted, known.bounds), "the lease request");
+      ask(lease_statement(request, limits_, known.granted, known.bound), "the lease request");
   if (!rows) return std::unexpected(rows.error());
   Granted granted = read_granted(*rows, request.queue, identity_);
-  if (granted.fresh && !request.key) note_granted(request.queue, granted);
+  if (granted.fresh && !request.key) {
+    // With labels, what was served first is not the first that waits.
+    if (!request.labels.empty()) granted.first.reset();
+    note_granted(request.queue, granted);
+  }
   if (request.history_from) {
     if (auto added = add_histories(granted.leases, *request.history_from); !added) {
       return std::unexpected(added.error());

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -62,6 +61,7 @@ class PostgresStore final : public Store {
 
  private:
   friend class Upkeep;
+  using SteadyTime = std::chrono::steady_clock::time_point;
 
   PostgresStore(const Location& location, OpenOptions options, const StoreInfo& info);
 
@@ -83,6 +83,7 @@ class PostgresStore final : public Store {
                       std::vector<Result<Receipt>*>& results);
   void apply_each(std::span<const Transaction* const> transactions,
                   std::vector<Result<Receipt>*>& results);
+  void forget_removed(const Transaction& transaction);
   Result<Receipt> stored_receipt(const TransactionId& id);
 
   Result<void> add_histories(std::vector<Lease>& leases, std::uint64_t from);
@@ -92,12 +93,13 @@ class PostgresStore final : public Store {
   // What this handle knows of a queue's ready order.
   struct Line {
     std::uint64_t granted = 0;  // for S13
-    // Turns below which nothing waits, by priority; those seen lately count only after a while,
-    // because a lower one may still be on its way.
-    std::array<std::int64_t, 4> bounds = {0, 0, 0, 0};
-    std::array<std::int64_t, 4> seen = {0, 0, 0, 0};
-    std::chrono::steady_clock::time_point seen_at{};
-    std::chrono::steady_clock::time_point reset_at{};
+    // Nothing of its priority waits in front of it: so the claim need not look there. What was
+    // served first counts only after a while, because a lower turn may still be on its way in a
+    // transaction; and now and then everything is looked at, for those that took longer.
+    Turn bound = {};
+    Turn served = {};
+    SteadyTime served_at{};
+    SteadyTime whole_at{};
   };
   Line line(const std::string& queue);
   void note_granted(const std::string& queue, const Granted& granted);

@@ -481,16 +481,15 @@ Statement lock_lanes(std::span<const Transaction> transactions) {
 }
 
 Statement lease_statement(const LeaseRequest& request, const Limits& limits, std::uint64_t granted,
-                          std::span<const std::int64_t> bounds) {
+                          const Turn& bound) {
   // A label named twice is no other wish.
   std::vector<std::string> distinct = request.labels;
   std::ranges::sort(distinct);
   distinct.erase(std::ranges::unique(distinct).begin(), distinct.end());
-  std::vector<MaybeText> labels(distinct.begin(), distinct.end());
+  const std::vector<MaybeText> labels(distinct.begin(), distinct.end());
   Statement statement{.sql =
                           "select * from lease($1, nullif($2, '{}'::text[]), $3, $4, $5, $6, "
-                          "$7, $8, $9, $10, $11, $12, nullif($13, '{0,0,0,0}'::bigint[]), $14, "
-                          "$15)"};
+                          "$7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"};
   statement.params.text(request.queue)
       .texts(labels)
       .text(request.owner)
@@ -503,7 +502,8 @@ Statement lease_statement(const LeaseRequest& request, const Limits& limits, std
       .int8(request.request ? MaybeNumber(number(request.request->client)) : std::nullopt)
       .int8(request.request ? MaybeNumber(number(request.request->number)) : std::nullopt)
       .int8(number(granted))
-      .int8s(bounds)
+      .int4(bound.priority)
+      .int8(bound.number)
       .int8(limits.request_window.count())
       .int8(capped(limits.request_ids_max));
   return statement;

@@ -12,6 +12,12 @@
 
 namespace strand::postgres {
 
+// A place in the ready order: the more urgent first, then the lower number.
+struct Turn {
+  std::int32_t priority = 0;
+  std::int64_t number = 0;
+};
+
 // The statements of one transaction, and which of them answers for which part.
 struct TransactionPlan {
   Group statements = {};
@@ -32,10 +38,10 @@ Statement begin_statement(const Transaction& transaction, const Limits& limits);
 // Locks all lanes that the transactions will touch, in one order for everybody.
 Statement lock_lanes(std::span<const Transaction> transactions);
 
-// `granted`: leases that this handle has given from the queue; `bounds`: for each priority, a turn
-// below which nothing waits.
+// `granted`: leases that this handle has given from the queue; `bound`: nothing of its priority
+// waits in front of it.
 Statement lease_statement(const LeaseRequest& request, const Limits& limits, std::uint64_t granted,
-                          std::span<const std::int64_t> bounds);
+                          const Turn& bound);
 Statement pull_statement(const Token& token, Cursor cursor, const PullLimits& limits);
 Statement renew_statement(std::span<const Token> tokens, Duration lease);
 

@@ -128,73 +128,65 @@ $$;
 -- An entry of the ready order.
 create type ready_entry as (priority int, turn bigint, ready_since bigint, lane bigint, id bigint, bytes int);
 
--- Locks the next entries of one priority: in order of turns, from p_bound on.
-create function next_ready(p_queue int, p_priority int, p_bound bigint, p_labels text[],
-                           p_owner text, p_now bigint, p_limit int)
+-- Locks the next entries of one priority, in order of turns.
+create function next_ready(p_queue int, p_priority int, p_labels text[], p_owner text,
+                           p_now bigint, p_limit int)
 returns setof ready_entry language plpgsql as $$
 begin
-  if p_labels is null then
+  if p_labels is null or '' = any (p_labels) then
     return query
       select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-       where l.queue = p_queue and l.priority = p_priority and l.turn >= p_bound
-         and (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
-              or l.ready_since + l.hint_grace <= p_now)
+       where l.queue = p_queue and l.priority = p_priority and l.turn is not null
+         and (p_labels is null or l.label = '') and shows_itself(l, p_owner, p_now)
        order by l.turn limit p_limit for update skip locked;
     return query
       select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
-       where m.queue = p_queue and m.priority = p_priority and m.turn >= p_bound
+       where m.queue = p_queue and m.priority = p_priority and m.turn is not null
+         and (p_labels is null or m.label = '')
        order by m.turn limit p_limit for update skip locked;
-    return;
   end if;
-  for i in 1 .. cardinality(p_labels) loop
-    if p_labels[i] = '' then
-      return query
-        select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-         where l.queue = p_queue and l.priority = p_priority and l.turn >= p_bound and l.label = ''
-           and (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
-                or l.ready_since + l.hint_grace <= p_now)
-         order by l.turn limit p_limit for update skip locked;
-      return query
-        select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
-         where m.queue = p_queue and m.priority = p_priority and m.turn >= p_bound and m.label = ''
-         order by m.turn limit p_limit for update skip locked;
-    else
-      return query
-        select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-         where l.queue = p_queue and l.priority = p_priority and l.turn is not null
-           and l.label = p_labels[i] and l.label <> ''
-           and (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
-                or l.ready_since + l.hint_grace <= p_now)
-         order by l.turn limit p_limit for update skip locked;
-      return query
-        select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
-         where m.queue = p_queue and m.priority = p_priority and m.turn is not null
-           and m.label = p_labels[i] and m.label <> ''
-         order by m.turn limit p_limit for update skip locked;
-    end if;
+  for i in 1 .. coalesce(cardinality(p_labels), 0) loop
+    continue when p_labels[i] = '';
+    return query
+      select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
+       where l.queue = p_queue and l.priority = p_priority and l.turn is not null
+         and l.label = p_labels[i] and l.label <> '' and shows_itself(l, p_owner, p_now)
+       order by l.turn limit p_limit for update skip locked;
+    return query
+      select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
+       where m.queue = p_queue and m.priority = p_priority and m.turn is not null
+         and m.label = p_labels[i] and m.label <> ''
+       order by m.turn limit p_limit for update skip locked;
   end loop;
 end $$;
 
--- The same for all priorities at once, which is one walk along each index: for requests that name
--- no labels, while nothing has to be skipped. Lanes beyond those that p_messages can come from are
--- not locked, unless others were faster.
-create function first_ready(p_queue int, p_owner text, p_now bigint, p_limit int, p_messages int)
+-- The same for all priorities at once, for requests that name no labels. Nothing of the bound's
+-- priority waits in front of its turn: what the index still has there is dead, and would be walked
+-- in vain, again and again, while somebody's old transaction keeps it from being cleaned away.
+--
+-- Lanes beyond those that p_messages can come from are not locked, unless others were faster.
+create function first_ready(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
+                            p_now bigint, p_limit int, p_messages int)
 returns setof ready_entry language plpgsql as $$
 declare
   v_lanes bigint[];
+  v_count int := 0;
 begin
   v_lanes := array(
     select c.id from (
-      select l.id, coalesce(sum(case when l.barrier_due is not null or l.isolate_next then 1
-                                     else l.woken_0 + l.woken_1 + l.woken_2 + l.woken_3 end)
-                              over (order by l.priority, l.turn
-                                    rows between unbounded preceding and 1 preceding), 0) as before
-        from (select * from lanes t
-               where t.queue = p_queue and t.turn is not null
-                 and (t.hint_owner is null or t.hint_owner = p_owner or t.hint_until <= p_now
-                      or t.ready_since + t.hint_grace <= p_now)
-               order by t.priority, t.turn limit p_limit) l) c
-     where c.before < p_messages);
+      select l.id, coalesce(sum(l.count) over (order by l.priority, l.turn
+                                rows between unbounded preceding and 1 preceding), 0) as before
+        from ((select t.id, t.priority, t.turn, countable(t) as count from lanes t
+                where t.queue = p_queue and t.turn is not null and t.priority < p_bound_priority
+                  and shows_itself(t, p_owner, p_now)
+                order by t.priority, t.turn limit p_limit)
+              union all
+              (select t.id, t.priority, t.turn, countable(t) from lanes t
+                where t.queue = p_queue and t.turn is not null
+                  and (t.priority, t.turn) >= (p_bound_priority, p_bound_turn)
+                  and shows_itself(t, p_owner, p_now)
+                order by t.priority, t.turn limit p_limit)) l) c
+     where c.before < p_messages limit p_limit);
   if cardinality(v_lanes) > 0 then
     return query
       select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
@@ -203,52 +195,72 @@ begin
     if not found then
       return query
         select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-         where l.queue = p_queue and l.turn is not null
-           and (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
-                or l.ready_since + l.hint_grace <= p_now)
+         where l.queue = p_queue and l.turn is not null and shows_itself(l, p_owner, p_now)
          order by l.priority, l.turn limit p_limit for update skip locked;
     end if;
   end if;
-  return query
-    select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
-     where m.queue = p_queue and m.turn is not null
-     order by m.priority, m.turn limit p_limit for update skip locked;
+  if p_bound_priority > 0 then
+    return query
+      select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
+       where m.queue = p_queue and m.turn is not null and m.priority < p_bound_priority
+       order by m.priority, m.turn limit p_limit for update skip locked;
+    get diagnostics v_count = row_count;
+  end if;
+  if v_count < p_limit then
+    return query
+      select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
+       where m.queue = p_queue and m.turn is not null
+         and (m.priority, m.turn) >= (p_bound_priority, p_bound_turn)
+       order by m.priority, m.turn limit p_limit - v_count for update skip locked;
+  end if;
 end $$;
 
--- The entries that are served next, locked: by priority, then by turn. p_bounds: for each priority a
--- turn below which nothing waits, or null.
-create function best_ready(p_queue int, p_bounds bigint[], p_labels text[], p_owner text,
-                           p_now bigint, p_limit int, p_messages int)
+-- Whether a lane can be had by this owner: a hint may hide it for a while.
+create function shows_itself(l lanes, p_owner text, p_now bigint) returns boolean
+language sql immutable as $$
+  select l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
+         or l.ready_since + l.hint_grace <= p_now
+$$;
+
+-- How many messages a lease of this lane brings at least.
+create function countable(l lanes) returns int language sql immutable as $$
+  select case when l.barrier_due is not null or l.isolate_next then 1
+              else l.woken_0 + l.woken_1 + l.woken_2 + l.woken_3 end
+$$;
+
+-- The entries that are served next, locked: by priority, then by turn.
+create function best_ready(p_queue int, p_bound_priority int, p_bound_turn bigint,
+                           p_labels text[], p_owner text, p_now bigint, p_limit int,
+                           p_messages int)
 returns ready_entry[] language plpgsql as $$
 declare
   v_best ready_entry[] := '{}';
-  v_more ready_entry[];
   v_rest int;
 begin
-  if p_bounds is null and p_labels is null then
-    return array(select e from first_ready(p_queue, p_owner, p_now, p_limit, p_messages) e
+  if p_labels is null then
+    return array(select e from first_ready(p_queue, p_bound_priority, p_bound_turn, p_owner,
+                                           p_now, p_limit, p_messages) e
                   order by e.priority, e.turn limit p_limit);
   end if;
   for p in 0 .. 3 loop
     v_rest := p_limit - cardinality(v_best);
     exit when v_rest = 0;
-    v_more := array(select n from next_ready(p_queue, p, coalesce(p_bounds[p + 1], 0), p_labels,
-                                             p_owner, p_now, v_rest) n
-                     order by n.turn limit v_rest);
-    v_best := v_best || v_more;
+    v_best := v_best || array(select n from next_ready(p_queue, p, p_labels, p_owner, p_now,
+                                                       v_rest) n
+                               order by n.turn limit v_rest);
   end loop;
   return v_best;
 end $$;
 
 -- Of every eight leases the eighth goes to the entry that has been ready longest, if that is at
 -- least p_starving long.
-create function pick_ready(p_queue int, p_bounds bigint[], p_labels text[], p_owner text,
-                           p_now bigint, p_limit int, p_messages int, p_granted bigint,
-                           p_starving bigint)
+create function pick_ready(p_queue int, p_bound_priority int, p_bound_turn bigint,
+                           p_labels text[], p_owner text, p_now bigint, p_limit int,
+                           p_messages int, p_granted bigint, p_starving bigint)
 returns ready_entry[] language plpgsql as $$
 declare
-  v_best ready_entry[] := best_ready(p_queue, p_bounds, p_labels, p_owner, p_now, p_limit,
-                                     p_messages);
+  v_best ready_entry[] := best_ready(p_queue, p_bound_priority, p_bound_turn, p_labels, p_owner,
+                                     p_now, p_limit, p_messages);
   v_count int := cardinality(v_best);
   v_oldest ready_entry[];
   v_picked ready_entry[] := '{}';
@@ -266,8 +278,7 @@ begin
   -- The oldest may be among the best, and taken before its turn comes: so as many of them.
   v_oldest := array(
     select n from generate_series(0, 3) p,
-           lateral next_ready(p_queue, p, coalesce(p_bounds[p + 1], 0), p_labels, p_owner, p_now,
-                              p_limit) n
+           lateral next_ready(p_queue, p, p_labels, p_owner, p_now, p_limit) n
      where n.ready_since <= p_now - p_starving
      order by n.turn limit p_limit);
   while cardinality(v_picked) < p_limit loop
@@ -339,8 +350,9 @@ end $$;
 
 create function lease(p_queue text, p_labels text[], p_owner text, p_lanes int, p_messages int,
                       p_bytes bigint, p_lease bigint, p_key bytea, p_seize boolean,
-                      p_client bigint, p_number bigint, p_granted bigint, p_bounds bigint[],
-                      p_window bigint, p_requests_max bigint)
+                      p_client bigint, p_number bigint, p_granted bigint,
+                      p_bound_priority int, p_bound_turn bigint, p_window bigint,
+                      p_requests_max bigint)
 returns setof granted language plpgsql as $$
 declare
   v_now bigint := now_ms();
@@ -386,8 +398,7 @@ begin
     select * into l from lanes where queue = q.id and key = p_key for update;
     if not p_seize and (l.id is null or l.turn is null
          or (p_labels is not null and not l.label = any (p_labels))
-         or not (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= v_now
-                 or l.ready_since + l.hint_grace <= v_now)) then
+         or not shows_itself(l, p_owner, v_now)) then
       return;
     end if;
     if p_seize then
@@ -406,8 +417,8 @@ begin
     v_places := array[lane_place(q.id, l.id)];
     v_epochs := array[l.epoch];
   else
-    v_entries := pick_ready(q.id, p_bounds, p_labels, p_owner, v_now, least(p_lanes, p_messages),
-                            p_messages, p_granted, q.starvation_after);
+    v_entries := pick_ready(q.id, p_bound_priority, p_bound_turn, p_labels, p_owner, v_now,
+                            least(p_lanes, p_messages), p_messages, p_granted, q.starvation_after);
     -- Unkeyed messages that all fit, which is the rule where there are any, go all at once.
     select array_agg(u.id), sum(u.bytes) into v_ids, v_sum
       from unnest(v_entries) u having bool_and(u.lane is null);

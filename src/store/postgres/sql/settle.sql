@@ -28,7 +28,12 @@ begin
   perform share_queue(q) from (select distinct queue_of(u) as q from unnest(p_places) u order by 1) w;
   perform lock_ids(array(select number_of(u) from unnest(p_places) u where not is_message(u)));
   perform check_settled_once(p_places, p_epochs, v_now);
-  v_done := ack_messages(p_places, p_epochs, p_thens, p_of, p_ids, p_kinds, v_now);
+  if exists (select 1 from unnest(p_places, p_labels, p_hint_owners) as u (place, label, owner)
+              where is_message(u.place) and (u.label is not null or u.owner is not null)) then
+    v_done := array_fill(false, array[cardinality(p_places)]);  -- refused below
+  else
+    v_done := ack_messages(p_places, p_epochs, p_of, p_ids, p_kinds, v_now);
+  end if;
   for i in 1 .. cardinality(p_places) loop
     v_to := v_from;
     while p_of[v_to] = i loop v_to := v_to + 1; end loop;
@@ -68,8 +73,8 @@ end $$;
 
 -- Unkeyed messages that are just acked, which is most of them, go all at once. Returns which
 -- settles are done with that.
-create function ack_messages(p_places bigint[], p_epochs bigint[], p_thens int[], p_of int[],
-                             p_ids bigint[], p_kinds int[], p_now bigint) returns boolean[]
+create function ack_messages(p_places bigint[], p_epochs bigint[], p_of int[], p_ids bigint[],
+                             p_kinds int[], p_now bigint) returns boolean[]
 language plpgsql as $$
 declare
   v_count int := cardinality(p_places);
