@@ -1,5 +1,6 @@
-# Writes OUTPUT, a C++ file with the SQL of the PostgreSQL store: FIRST (a list of files) and
-# TEST_CLOCK. Literals must not be too long, so each file is one of its own.
+# Writes OUTPUT, a C++ file with the SQL of the PostgreSQL store, which lies in FOLDER: FIRST (a list
+# of files), and each file of OTHERS (a list of names) as a function of its name. Literals must not
+# be too long, so each file is one of its own.
 set(text "#include \"store/postgres/sql.h\"\n\n#include <string>\n\nnamespace strand::postgres::sql {\n\n")
 function(embed name)
   set(parts "")
@@ -10,5 +11,7 @@ function(embed name)
   set(text "${text}std::string ${name}() {\n  std::string text;\n${parts}  return text;\n}\n\n" PARENT_SCOPE)
 endfunction()
 embed(first ${FIRST})
-embed(test_clock ${TEST_CLOCK})
+foreach(name ${OTHERS})
+  embed(${name} "${FOLDER}/${name}.sql")
+endforeach()
 file(WRITE "${OUTPUT}" "${text}}  // namespace strand::postgres::sql\n")

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <system_error>
 #include <tuple>
@@ -14,6 +15,9 @@
 #include <unistd.h>
 
 #include "postgres/server.h"
+#include "store/postgres/check.h"
+#include "store/postgres/connection.h"
+#include "store/postgres/location.h"
 
 namespace strand::conformance {
 
@@ -82,10 +86,24 @@ class Schemas {
     free_.push_back(schema);
   }
 
+  std::vector<std::string> findings(const std::string& url) {
+    const auto location = postgres::parse_location(url).value();
+    std::unique_ptr<postgres::Connection>& connection = checking_[location.schema];
+    if (!connection) connection = postgres::Connection::open(location.conninfo).value();
+    const auto report = postgres::check(*connection, location);
+    if (!report) return {report.error().message};
+    std::vector<std::string> found;
+    for (const postgres::Finding& finding : report->findings)
+      found.push_back(finding.kind + ": " + finding.what);
+    return found;
+  }
+
  private:
   const std::string database_ = postgres::shared_server().fresh_database();
   std::map<std::string, std::string> by_name_;
   std::vector<std::string> free_;
+  // One for each schema, because the check takes much longer to plan than to run.
+  std::map<std::string, std::unique_ptr<postgres::Connection>> checking_;
   int count_ = 0;
 };
 
@@ -98,7 +116,8 @@ StoreUnderTest in_postgres() {
   return {.name = "postgres",
           .url = [](const std::string& name) { return schemas().url(name); },
           .remove = [](const std::string& url) { schemas().remove(url); },
-          .single_owner = false};
+          .single_owner = false,
+          .findings = [](const std::string& url) { return schemas().findings(url); }};
 }
 
 // Every store that passes this suite stands here, and only here.
@@ -286,6 +305,7 @@ void StoreConformance::TearDown() {
     for (const QueueInfo& info : Answer(store_->queues()).value())
       expect_conserved(info.name);
     expect_reopening_changes_nothing();
+    if (GetParam().findings) EXPECT_THAT(GetParam().findings(GetParam().url(name_)), IsEmpty());
   }
   close();
   if (GetParam().remove) {

@@ -32,7 +32,8 @@
 //
 // After each test, TearDown
 //   - checks conservation (S16) on every queue, and the counts against what peek shows;
-//   - closes the store, opens it again, and checks that every queue is as before (S1).
+//   - closes the store, opens it again, and checks that every queue is as before (S1);
+//   - has the store look at its own invariants, if it can do that while it is open.
 
 namespace strand {
 
@@ -225,6 +226,8 @@ struct StoreUnderTest {
   std::function<std::string(const std::string&)> url;   // of the store that is known by a name
   std::function<void(const std::string&)> remove = {};  // what is left of the store at a URL
   bool single_owner = true;                             // a second open of one store is `in_use`
+  // What is wrong inside the store at a URL, in words; it is open meanwhile.
+  std::function<std::vector<std::string>(const std::string&)> findings = {};
 };
 void PrintTo(const StoreUnderTest& store, std::ostream* out);
 

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "e2e/program.h"
+#include "e2e/stores.h"
 
 namespace strand::e2e {
 namespace {
@@ -19,7 +19,7 @@ boost::json::object stats(const boost::json::object& queue) {
   return queue.at("stats").as_object();
 }
 
-TEST_F(Program, Every_setting_of_a_queue_can_be_set_and_is_shown) {
+TEST_P(ProgramOnStores, Every_setting_of_a_queue_can_be_set_and_is_shown) {
   const auto set =
       json({"queue", "set", "orders", "max_attempts=7", "backoff=1s,1m30s", "retry_policy=skip",
             "on_exhausted=park", "ttl=1d", "on_expired=dead", "dedup_window=10m", "lease=5s",
@@ -41,7 +41,7 @@ TEST_F(Program, Every_setting_of_a_queue_can_be_set_and_is_shown) {
   EXPECT_THAT(refused(1, {"queue", "show", "nowhere"}), HasSubstr("'nowhere'"));
 }
 
-TEST_F(Program, Queues_are_listed_with_their_counts) {
+TEST_P(ProgramOnStores, Queues_are_listed_with_their_counts) {
   ok({"send", "a", "--lines"}, "1\n2\n");
   ok({"send", "b", "3", "--delay", "1h"});
   ok({"receive", "a"});
@@ -58,7 +58,7 @@ TEST_F(Program, Queues_are_listed_with_their_counts) {
   EXPECT_THAT(ok({"queue", "ls"}), HasSubstr("QUEUE  READY  DELAYED"));
 }
 
-TEST_F(Program, A_paused_queue_hands_out_nothing_until_it_is_resumed) {
+TEST_P(ProgramOnStores, A_paused_queue_hands_out_nothing_until_it_is_resumed) {
   ok({"send", "orders", "a"});
   EXPECT_EQ(text(json({"queue", "pause", "orders"}), "paused"), "true");
   EXPECT_EQ(run({"receive", "orders"}).exit, 3);
@@ -67,7 +67,7 @@ TEST_F(Program, A_paused_queue_hands_out_nothing_until_it_is_resumed) {
   EXPECT_THAT(bodies(json({"receive", "orders"})), ElementsAre("a"));
 }
 
-TEST_F(Program, A_parked_lane_is_resumed_by_its_key_and_an_unkeyed_message_by_its_id) {
+TEST_P(ProgramOnStores, A_parked_lane_is_resumed_by_its_key_and_an_unkeyed_message_by_its_id) {
   ok({"queue", "set", "orders", "max_attempts=1", "on_exhausted=park"});
   ok({"send", "orders", "a", "--key", "k"});
   ok({"retry", text(json({"receive", "orders"}), "token")});
@@ -82,7 +82,7 @@ TEST_F(Program, A_parked_lane_is_resumed_by_its_key_and_an_unkeyed_message_by_it
   EXPECT_THAT(refused(1, {"queue", "resume", "orders", "--key", "k"}), HasSubstr("'k'"));
 }
 
-TEST_F(Program, Purge_and_remove_need_a_yes) {
+TEST_P(ProgramOnStores, Purge_and_remove_need_a_yes) {
   ok({"send", "orders", "--lines", "--key-separator", ":"}, "a:1\na:2\nb:3\n");
   EXPECT_THAT(refused(2, {"queue", "purge", "orders"}), HasSubstr("--yes"));
   EXPECT_EQ(count(json({"queue", "purge", "orders", "--key", "a", "--yes"}), "purged"), 2U);
@@ -93,7 +93,7 @@ TEST_F(Program, Purge_and_remove_need_a_yes) {
   refused(1, {"queue", "show", "orders"});
 }
 
-TEST_F(Program, On_a_terminal_it_asks_first) {
+TEST_P(ProgramOnStores, On_a_terminal_it_asks_first) {
   ok({"send", "orders", "a"});
   const auto purge = [this](const char* answer) {
     Process process(command({"queue", "purge", "orders"}), on_store({.in = Stdin::terminal}));
@@ -111,7 +111,7 @@ TEST_F(Program, On_a_terminal_it_asks_first) {
 
 // --- Dead letters ---
 
-TEST_F(Program, A_dead_letter_is_listed_shown_redriven_and_dropped) {
+TEST_P(ProgramOnStores, A_dead_letter_is_listed_shown_redriven_and_dropped) {
   const auto sent = json({"send", "orders", "a", "--key", "k", "--header", "h=v"});
   const std::string id = text(sent, "id");
   EXPECT_EQ(ok({"dead", text(json({"receive", "orders"}), "token"), "--reason", "no such order"}),
@@ -139,7 +139,7 @@ TEST_F(Program, A_dead_letter_is_listed_shown_redriven_and_dropped) {
 }
 
 // More than one page of them.
-TEST_F(Program, All_dead_letters_are_reached_page_by_page) {
+TEST_P(ProgramOnStores, All_dead_letters_are_reached_page_by_page) {
   std::string lines;
   for (int i = 0; i < 2500; ++i)
     lines += std::to_string(i) + "\n";
@@ -158,7 +158,7 @@ TEST_F(Program, All_dead_letters_are_reached_page_by_page) {
 
 // --- Topics ---
 
-TEST_F(Program, What_is_published_reaches_the_subscriptions_that_match) {
+TEST_P(ProgramOnStores, What_is_published_reaches_the_subscriptions_that_match) {
   EXPECT_EQ(ok({"topic", "subscribe", "orders.*.eu", "--name", "mails"}),
             "mails is subscribed to orders.*.eu\n");
   ok({"topic", "subscribe", "orders.#", "--name", "audit"});
@@ -183,7 +183,7 @@ TEST_F(Program, What_is_published_reaches_the_subscriptions_that_match) {
   EXPECT_THAT(refused(1, {"topic", "publish", "orders..eu", "x"}), HasSubstr("empty segment"));
 }
 
-TEST_F(Program, A_subscription_can_start_in_the_past) {
+TEST_P(ProgramOnStores, A_subscription_can_start_in_the_past) {
   EXPECT_EQ(count(json({"topic", "set", "news", "retain=1h"}), "retain_ms"), 3'600'000U);
   ok({"topic", "publish", "news", "old"});
   EXPECT_EQ(

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "e2e/program.h"
+#include "e2e/stores.h"
 
 namespace strand::e2e {
 namespace {
@@ -23,7 +23,7 @@ boost::json::object stats(const boost::json::object& queue) {
   return queue.at("stats").as_object();
 }
 
-TEST_F(Program, A_lane_comes_in_order_with_all_that_was_sent) {
+TEST_P(ProgramOnStores, A_lane_comes_in_order_with_all_that_was_sent) {
   const auto sent =
       json({"send", "orders", "charge", "--key", "order-7", "--header", "a=1", "--header", "a=2=3",
             "--priority", "1", "--ttl", "1h", "--label", "gpu", "--name", "first"});
@@ -60,7 +60,7 @@ TEST_F(Program, A_lane_comes_in_order_with_all_that_was_sent) {
   EXPECT_EQ(run({"receive", "orders", "-o", "json"}).err, "") << "the exit code says it";
 }
 
-TEST_F(Program, Bytes_that_are_no_text_come_as_base64_and_do_not_reach_a_terminal) {
+TEST_P(ProgramOnStores, Bytes_that_are_no_text_come_as_base64_and_do_not_reach_a_terminal) {
   const std::string body("\xff\0\x1b[2J", 6);
   ok({"send", "raw", "--key", "k\xfe", "--header", "h=\xfd"}, body);
   const auto lease = json({"receive", "raw"});
@@ -74,7 +74,7 @@ TEST_F(Program, Bytes_that_are_no_text_come_as_base64_and_do_not_reach_a_termina
   EXPECT_THAT(ok({"receive", "raw"}), HasSubstr(R"(\xff\x00\x1b[2J)"));
 }
 
-TEST_F(Program, A_duplicate_adds_nothing_and_says_so) {
+TEST_P(ProgramOnStores, A_duplicate_adds_nothing_and_says_so) {
   const auto first = json({"send", "orders", "a", "--dedup", "d"});
   const auto second = json({"send", "orders", "b", "--dedup", "d"});
   EXPECT_EQ(count(second, "id"), count(first, "id"));
@@ -82,7 +82,7 @@ TEST_F(Program, A_duplicate_adds_nothing_and_says_so) {
   EXPECT_EQ(count(stats(json({"queue", "show", "orders"})), "accepted"), 1U);
 }
 
-TEST_F(Program, What_the_store_refuses_fails_with_its_reason) {
+TEST_P(ProgramOnStores, What_the_store_refuses_fails_with_its_reason) {
   EXPECT_THAT(refused(1, {"send", "orders", "a", "--key", ""}), HasSubstr("key is empty"));
   EXPECT_THAT(refused(1, {"send", "orders"}, std::string((1U << 20U) + 1, 'x')),
               HasSubstr("body_bytes_max"));
@@ -92,7 +92,7 @@ TEST_F(Program, What_the_store_refuses_fails_with_its_reason) {
   EXPECT_THAT(refused(1, {"send", "orders", "b", "--name", "n"}), HasSubstr("'n'"));
 }
 
-TEST_F(Program, A_lease_is_kept_renewed_settled_and_then_lost) {
+TEST_P(ProgramOnStores, A_lease_is_kept_renewed_settled_and_then_lost) {
   ok({"send", "orders", "--lines", "--key", "k"}, "a\nb\nc\n");
   const auto lease = json({"receive", "orders"});
   const std::string token = text(lease, "token");
@@ -117,7 +117,7 @@ TEST_F(Program, A_lease_is_kept_renewed_settled_and_then_lost) {
 }
 
 // The messages of a lease are found by its token alone, and never those of another lease.
-TEST_F(Program, Settling_without_ids_settles_the_messages_of_that_lease_only) {
+TEST_P(ProgramOnStores, Settling_without_ids_settles_the_messages_of_that_lease_only) {
   ok({"send", "one", "--lines", "--key-separator", ":"}, "a:a1\na:a2\nb:b1\n");
   ok({"send", "two", "--lines"}, "u1\nu2\n");
   const auto of_one = json_lines(ok({"receive", "one", "--lanes", "5", "-o", "json"}));
@@ -137,7 +137,7 @@ TEST_F(Program, Settling_without_ids_settles_the_messages_of_that_lease_only) {
   EXPECT_THAT(bodies(json({"receive", "one"})), ElementsAre("a3"));
 }
 
-TEST_F(Program, A_retried_message_comes_again_and_keeps_its_reason) {
+TEST_P(ProgramOnStores, A_retried_message_comes_again_and_keeps_its_reason) {
   ok({"queue", "set", "orders", "max_attempts=2"});
   ok({"send", "orders", "a", "--key", "k"});
   auto lease = json({"receive", "orders"});
@@ -151,13 +151,13 @@ TEST_F(Program, A_retried_message_comes_again_and_keeps_its_reason) {
 }
 
 // The watch and the store's own timer end the wait: nothing polls.
-TEST_F(Program, A_wait_ends_when_a_message_becomes_due) {
+TEST_P(ProgramOnStores, A_wait_ends_when_a_message_becomes_due) {
   ok({"send", "orders", "later", "--delay", "300ms"});
   EXPECT_THAT(bodies(json({"receive", "orders", "--wait", "30s"})), ElementsAre("later"));
   EXPECT_EQ(run({"receive", "orders", "--wait", "50ms"}).exit, 3);
 }
 
-TEST_F(Program, Ctrl_C_ends_a_wait_and_leaves_leases_as_they_are) {
+TEST_P(ProgramOnStores, Ctrl_C_ends_a_wait_and_leaves_leases_as_they_are) {
   ok({"send", "orders", "a"});
   const auto lease = json({"receive", "orders"});
   Process waiting(command({"receive", "orders", "--wait", "1h"}), on_store());
@@ -169,7 +169,7 @@ TEST_F(Program, Ctrl_C_ends_a_wait_and_leaves_leases_as_they_are) {
   EXPECT_EQ(ok({"ack", text(lease, "token")}), "1 acked\n");
 }
 
-TEST_F(Program, Receive_with_ack_takes_what_it_prints) {
+TEST_P(ProgramOnStores, Receive_with_ack_takes_what_it_prints) {
   ok({"send", "orders", "--lines", "--key-separator", ":"}, "x:1\ny:2\nx:3\n");
   const auto leases = json_lines(ok({"receive", "orders", "--lanes", "9", "--ack", "-o", "json"}));
   ASSERT_EQ(leases.size(), 2U);
@@ -181,7 +181,7 @@ TEST_F(Program, Receive_with_ack_takes_what_it_prints) {
 }
 
 // What its reader never got must come again.
-TEST_F(Program, What_could_not_be_printed_is_not_acknowledged) {
+TEST_P(ProgramOnStores, What_could_not_be_printed_is_not_acknowledged) {
   ok({"send", "orders", "--lines"}, "a\nb\n");
   Finished finished =
       Process(command({"receive", "orders", "--ack"}), on_store({.out = Stdout::closed_pipe}))
@@ -197,7 +197,7 @@ TEST_F(Program, What_could_not_be_printed_is_not_acknowledged) {
   EXPECT_EQ(count(now, "leased"), 2U);
 }
 
-TEST_F(Program, Receive_asks_for_keys_labels_and_limits) {
+TEST_P(ProgramOnStores, Receive_asks_for_keys_labels_and_limits) {
   ok({"send", "orders", "--lines", "--key", "a"}, "1\n2\n3\n");
   ok({"send", "orders", "g", "--key", "b", "--label", "gpu"});
   EXPECT_EQ(run({"receive", "orders", "--key", "c"}).exit, 3);
@@ -208,6 +208,9 @@ TEST_F(Program, Receive_asks_for_keys_labels_and_limits) {
   EXPECT_THAT(bodies(lease), ElementsAre("1", "2"));
   EXPECT_EQ(text(lease, "more"), "true");
 }
+
+INSTANTIATE_TEST_SUITE_P(Stores, ProgramOnStores, testing::Values("rocksdb", "sqlite", "postgres"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace strand::e2e

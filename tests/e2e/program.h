@@ -49,7 +49,7 @@ class Program : public testing::Test {
   ~Program() override { std::filesystem::remove_all(folder_); }
 
   [[nodiscard]] std::string folder() const { return folder_; }
-  [[nodiscard]] std::string url() const { return "rocksdb:" + folder_ + "/store"; }
+  [[nodiscard]] virtual std::string url() const { return "rocksdb:" + folder_ + "/store"; }
 
   static Words command(Words words) {
     words.insert(words.begin(), STRAND_BINARY_DIR "/strand");

@@ -29,6 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "postgres/daemon.h"
 #include "store/postgres/connection.h"
 
 namespace strand::postgres {
@@ -40,86 +41,15 @@ using namespace std::chrono_literals;
 constexpr std::string_view folder_prefix = "strand-postgres-";
 const fs::path programs = "/usr/lib/postgresql/15/bin";
 
-// PostgreSQL refuses to run as root: then it runs as the user that its package makes.
-struct Account {
-  bool change = false;
-  uid_t user = 0;
-  gid_t group = 0;
-};
-
-std::optional<Account> account() {
-  if (::geteuid() != 0) {
-    return Account{.user = ::geteuid(), .group = ::getegid()};
-  }
-  const passwd* entry = ::getpwnam("postgres");
-  if (entry == nullptr) {
-    return std::nullopt;
-  }
-  return Account{.change = true, .user = entry->pw_uid, .group = entry->pw_gid};
-}
-
 fs::path parent_folder(bool durable) {
   const fs::path memory = "/dev/shm";
   const bool usable = !durable && ::access(memory.c_str(), W_OK | X_OK) == 0;
   return usable ? memory : fs::temp_directory_path();
 }
 
-std::string whole_file(const fs::path& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 std::string random_word() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
-}
-
-// Only what may be called between fork and exec.
-[[noreturn]] void become(const Account& account, const char* const* command, int output,
-                         pid_t parent) {
-  if (account.change && (::setgroups(0, nullptr) != 0 || ::setgid(account.group) != 0 ||
-                         ::setuid(account.user) != 0)) {
-    ::_exit(126);
-  }
-  // After the change of user, which would clear it. The parent may have ended before.
-  ::prctl(PR_SET_PDEATHSIG, SIGQUIT);
-  if (::getppid() != parent) {
-    ::_exit(126);
-  }
-  ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(output, STDERR_FILENO);
-  constexpr std::array<const char*, 3> environment{"LC_ALL=C.UTF-8", "PATH=/usr/bin:/bin", nullptr};
-  ::execve(command[0], const_cast<char* const*>(command),
-           const_cast<char* const*>(environment.data()));
-  ::_exit(127);
-}
-
-pid_t spawn(const std::vector<std::string>& command, const fs::path& log) {
-  std::vector<const char*> words;
-  for (const std::string& word : command) {
-    words.push_back(word.c_str());
-  }
-  words.push_back(nullptr);
-  const Account who = account().value();
-  const int output = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    become(who, words.data(), output, parent);
-  }
-  ::close(output);
-  if (child < 0) {
-    throw std::system_error(errno, std::generic_category(), "fork");
-  }
-  return child;
-}
-
-void own(const fs::path& path) {
-  const Account who = account().value();
-  if (who.change && ::chown(path.c_str(), who.user, who.group) != 0) {
-    throw std::system_error(errno, std::generic_category(), "chown " + path.string());
-  }
 }
 
 void run_tool(const std::vector<std::string>& command, const fs::path& log) {
@@ -131,26 +61,6 @@ void run_tool(const std::vector<std::string>& command, const fs::path& log) {
     throw std::runtime_error(
         fmt::format("{} failed (status {}): {}", command.front(), status, whole_file(log)));
   }
-}
-
-// Free a moment ago; another process may take it before us, and then the server says so. Not one of
-// those that the kernel gives to clients: it must still be free when the server is started again.
-int free_port() {
-  std::random_device random;
-  for (int i = 0; i < 1000; ++i) {
-    const int port = 20'000 + static_cast<int>(random() % 10'000);
-    const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    const bool free = ::bind(probe, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-    ::close(probe);
-    if (free) {
-      return port;
-    }
-  }
-  throw std::runtime_error("no port of 127.0.0.1 is free");
 }
 
 std::vector<pid_t> children_of(pid_t parent) {

@@ -29,8 +29,71 @@ std::string lock_name(const Location& location) {
   return fmt::format("hashtextextended('strand migration {}', 0)", location.schema);
 }
 
+// What the role of the connection may do in the database.
+struct Rights {
+  std::string role = {};
+  std::string database = {};
+  bool schema_exists = false;
+  bool may_create_schema = false;
+  bool may_use_schema = false;
+  bool may_create_tables = false;
+};
+
+Result<Rights> rights_of(Connection& connection, const Location& location) {
+  const auto row =
+      ask(connection,
+          fmt::format("select current_user::text, current_database()::text, n.oid is not null, "
+                      "has_database_privilege(current_database(), 'CREATE'), "
+                      "coalesce(has_schema_privilege(n.oid, 'USAGE'), false), "
+                      "coalesce(has_schema_privilege(n.oid, 'CREATE'), false) "
+                      "from (select 1) one left join pg_namespace n on n.nspname = '{}'",
+                      location.schema),
+          "looking at privileges");
+  if (!row) return std::unexpected(row.error());
+  return Rights{.role = std::string(row->bytes(0, 0)),
+                .database = std::string(row->bytes(0, 1)),
+                .schema_exists = row->boolean(0, 2),
+                .may_create_schema = row->boolean(0, 3),
+                .may_use_schema = row->boolean(0, 4),
+                .may_create_tables = row->boolean(0, 5)};
+}
+
+// What has to be granted before the schema can be used.
+Result<void> check_use(const Rights& rights, const Location& location) {
+  if (!rights.schema_exists || rights.may_use_schema) return {};
+  return failure(Errc::invalid_argument,
+                 fmt::format("the role {0} may not use the schema {1}: as its owner, run GRANT "
+                             "USAGE ON SCHEMA \"{1}\" TO \"{0}\"; GRANT SELECT, INSERT, UPDATE, "
+                             "DELETE ON ALL TABLES IN SCHEMA \"{1}\" TO \"{0}\"; GRANT USAGE, "
+                             "SELECT ON ALL SEQUENCES IN SCHEMA \"{1}\" TO \"{0}\"",
+                             rights.role, location.schema));
+}
+
+// The same for making the store.
+Result<void> check_create(const Rights& rights, const Location& location) {
+  if (!rights.schema_exists && !rights.may_create_schema) {
+    return failure(
+        Errc::invalid_argument,
+        fmt::format("the role {0} may not make the schema {2} in database {1}: run GRANT CREATE "
+                    "ON DATABASE \"{1}\" TO \"{0}\", or CREATE SCHEMA \"{2}\" AUTHORIZATION "
+                    "\"{0}\"; or have another role run strand store migrate",
+                    rights.role, rights.database, location.schema));
+  }
+  if (rights.schema_exists && !rights.may_create_tables) {
+    return failure(
+        Errc::invalid_argument,
+        fmt::format("the role {0} may not make tables in the schema {1}: run GRANT CREATE ON "
+                    "SCHEMA \"{1}\" TO \"{0}\", or have another role run strand store migrate",
+                    rights.role, location.schema));
+  }
+  return {};
+}
+
 // 0 if there is no store.
 Result<int> version_of(Connection& connection, const Location& location) {
+  const auto rights = rights_of(connection, location);
+  if (!rights) return std::unexpected(rights.error());
+  if (auto usable = check_use(*rights, location); !usable) return std::unexpected(usable.error());
   const auto there =
       ask(connection,
           fmt::format("select to_regclass('\"{}\".migrations') is not null", location.schema),
@@ -53,9 +116,11 @@ std::string script_of(const Migration& migration, const Location& location) {
       location.schema, migration.sql, migration.version, migration.name);
 }
 
+// CREATE SCHEMA IF NOT EXISTS wants the privilege to make one even if it is there.
 std::string first_script(const Location& location) {
   return fmt::format(
-      "create schema if not exists \"{0}\";\n"
+      "do $$ begin if not exists (select 1 from pg_namespace where nspname = '{0}') then "
+      "create schema \"{0}\"; end if; end $$;\n"
       "create table if not exists \"{0}\".migrations (version int primary key, name text not null, "
       "applied_at timestamptz not null default now());\n",
       location.schema);
@@ -77,6 +142,12 @@ std::string identity_sql(const Identity& identity, bool own_clock) {
       "insert into store (id, secret, own_clock) values ({}, '{{{},{}}}', {}) "
       "on conflict do nothing;\n",
       number(identity.store), number(identity.secret[0]), number(identity.secret[1]), own_clock);
+}
+
+std::string whole_script(const Migration& step, const Location& location, const Identity& identity,
+                         bool own_clock) {
+  if (step.version > 1) return script_of(step, location);
+  return first_script(location) + script_of(step, location) + identity_sql(identity, own_clock);
 }
 
 }  // namespace
@@ -107,9 +178,12 @@ Result<MigrationReport> migrate(Connection& connection, const Location& location
     }
     for (const Migration& step : migrations(own_clock)) {
       if (step.version <= *version) continue;
-      std::string script = step.version == 1 ? first_script(location) : "";
-      script += script_of(step, location);
-      if (step.version == 1) script += identity_sql(identity, own_clock);
+      const auto rights = rights_of(connection, location);
+      if (!rights) return std::unexpected(rights.error());
+      if (auto allowed = check_create(*rights, location); !allowed) {
+        return std::unexpected(allowed.error());
+      }
+      const std::string script = whole_script(step, location, identity, own_clock);
       if (auto done = run(connection, script, "the migration of the store"); !done) {
         return std::unexpected(done.error());
       }
@@ -124,7 +198,8 @@ Result<MigrationReport> migrate(Connection& connection, const Location& location
   return report;
 }
 
-Result<std::string> pending_sql(Connection& connection, const Location& location) {
+Result<std::string> pending_sql(Connection& connection, const Location& location,
+                                const Identity& identity) {
   const auto version = version_of(connection, location);
   if (!version) return std::unexpected(version.error());
   if (auto checked = refuse_newer(*version, location); !checked) {
@@ -133,9 +208,7 @@ Result<std::string> pending_sql(Connection& connection, const Location& location
   std::string all;
   for (const Migration& step : migrations(false)) {
     if (step.version <= *version) continue;
-    all += "begin;\n";
-    if (step.version == 1) all += first_script(location);
-    all += script_of(step, location) + "commit;\n";
+    all += "begin;\n" + whole_script(step, location, identity, false) + "commit;\n";
   }
   return all;
 }
@@ -188,6 +261,7 @@ std::string session_script(const Location& location) {
   return fmt::format(
       "set search_path = \"{}\", pg_temp;\n"
       "set default_transaction_isolation = 'read committed';\n"
+      "set standard_conforming_strings = on;\n"
       "set plan_cache_mode = force_generic_plan;\n"
       "set enable_seqscan = off;\n"
       "set enable_bitmapscan = off;\n"
@@ -200,6 +274,44 @@ std::string session_script(const Location& location) {
       "set synchronous_commit = on; end if; end $$;\n",
       location.schema);
 }
+
+namespace {
+
+std::unexpected<Error> pooled(std::string_view how) {
+  return failure(
+      Errc::invalid_argument,
+      fmt::format("there is a pooler in transaction mode (such as pgbouncer) in between, "
+                  "which gives each transaction another session ({}): connect to the "
+                  "server itself, or use session mode",
+                  how));
+}
+
+// Settings, prepared statements, locks of the session and LISTEN need a session of one's own.
+Result<void> check_pooler(Connection& connection, const Location& location) {
+  const auto process_of = [](Connection& asked) -> Result<int> {
+    const auto row = ask(asked, "select pg_backend_pid()", "looking for a pooler");
+    if (!row) return std::unexpected(row.error());
+    return row->int4(0, 0);
+  };
+  const auto served_by = process_of(connection);
+  if (!served_by) return pooled(served_by.error().message);
+  // The server itself says at the start who serves the connection, and a pooler makes that up.
+  if (*served_by == connection.backend_pid()) return {};
+  const auto other = Connection::open(location.conninfo);
+  if (!other) return std::unexpected(other.error());
+  for (int i = 0; i < 3; ++i) {
+    const auto here = process_of(connection);
+    if (!here) return pooled(here.error().message);
+    const auto there = process_of(**other);
+    if (!there) return pooled(there.error().message);
+    if (*here != *served_by || *here == *there) {
+      return pooled("two connections have one, or one has two");
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<void> check_server(Connection& connection, const Location& location) {
   const auto row = ask(connection,
@@ -224,24 +336,7 @@ Result<void> check_server(Connection& connection, const Location& location) {
                    "the server is a read-only replica, or the session is read-only: name the "
                    "primary, or all hosts with target_session_attrs=read-write");
   }
-  // Behind a pooler that changes servers between transactions, settings of the session are lost.
-  if (auto set = run(connection, "set strand.session = 'kept'", "setting up the session"); !set) {
-    return set;
-  }
-  for (int i = 0; i < 3; ++i) {
-    const auto kept =
-        ask(connection, "select coalesce(current_setting('strand.session', true), '')",
-            "looking at the session");
-    if (!kept) return std::unexpected(kept.error());
-    if (kept->bytes(0, 0) != "kept") {
-      return failure(Errc::invalid_argument,
-                     "settings of the session do not last: there is a pooler in transaction mode "
-                     "(such as pgbouncer) in between; connect to the server itself, or use "
-                     "session mode");
-    }
-  }
-  static_cast<void>(location);
-  return {};
+  return check_pooler(connection, location);
 }
 
 }  // namespace strand::postgres

@@ -35,8 +35,10 @@ struct MigrationReport {
 //          database cannot hold a store (its encoding, missing privileges).
 Result<MigrationReport> migrate(Connection& connection, const Location& location, bool own_clock,
                                 const Identity& identity);
-// The SQL that migrate() would run, for people.
-Result<std::string> pending_sql(Connection& connection, const Location& location);
+// The SQL that migrate() would run, for people who run it themselves: it has the store's secret in
+// it. Empty if there is nothing to do.
+Result<std::string> pending_sql(Connection& connection, const Location& location,
+                                const Identity& identity);
 
 // What a store says of itself; `not_found` if there is none.
 struct StoreInfo {

@@ -66,6 +66,8 @@ begin
   l.park_reason := null;
   for m in select * from messages where lane = l.id and epoch is null order by due, id loop
     v_count := v_count + 1;
+    -- It is over, and whoever applies what is due has not come to it yet.
+    continue when m.expires_at <= v_now;
     l := unlink_message(l, m);
     l.live := l.live + 1;
     m.attempts := 0;
@@ -164,6 +166,9 @@ declare
   v_live bigint;
   v_bodies bigint[];
 begin
+  -- Upkeep adds up tallies: the sum of those of this queue would come after they were deleted here,
+  -- and be found by the next queue with this number.
+  perform pg_advisory_xact_lock(hashtextextended('strand upkeep ' || current_schema(), 0));
   perform own_queue(q.id);
   select (select count(*) from lanes where queue = q.id and epoch is not null) +
          (select count(*) from messages where queue = q.id and lane is null and epoch is not null),
@@ -333,7 +338,9 @@ begin
   if p_from is not null then
     for r in select t.* from retained t join topics c on c.name = t.topic
               where t.at >= p_from and t.at + c.retain > v_now
-                and topic_matches(p_pattern, t.topic) order by t.id loop
+                and topic_matches(p_pattern, t.topic) order by t.id
+                -- Whoever forgets one meanwhile waits, and then leaves its body to these messages.
+                for share of t loop
       v_count := v_count + 1;
       if v_count > p_operations_max then
         perform refuse('STBIG', format('more than %s retained messages match, the limit '
