@@ -22,7 +22,9 @@ Result<std::vector<DeadEntry>> Engine::State::find_dead(Queue& queue,
                                  base::printable(queue.name), static_cast<std::uint64_t>(id)));
     }
     auto entry = decode<DeadEntry>(**value);
-    if (!entry) return std::unexpected(damaged(Family::dead, key));
+    // One that is alive as well is a disk's invention: given back, it would be there twice.
+    const bool alive = queue.messages.find(id) != queue.messages.end();
+    if (!entry || alive) return std::unexpected(damaged(Family::dead, key));
     entries.push_back(std::move(*entry));
   }
   return entries;

@@ -48,6 +48,8 @@ Result<std::unique_ptr<Store>> PostgresStore::open(const Location& location, Ope
   if (auto checked = check_server(**connection, location); !checked) {
     return std::unexpected(checked.error());
   }
+  // The clock of this machine is no better than the database's, which all others use.
+  if (options.clock && !options.clock->manual()) options.clock.reset();
   const bool own_clock = options.clock != nullptr;
   if (location.migrate && options.create) {
     const Identity fresh{.store = random_word(), .secret = {random_word(), random_word()}};
@@ -366,7 +368,8 @@ void PostgresStore::note_granted(const std::string& queue, const Granted& grante
   Line& line = lines_[queue];
   line.granted += granted.leases.size();
   const auto now = std::chrono::steady_clock::now();
-  if (!granted.first || now - line.served_at < on_its_way_max) return;
+  // A clock by hand may stand still for longer than anything is on its way.
+  if (clock_ || !granted.first || now - line.served_at < on_its_way_max) return;
   line.bound = line.served;
   line.served = *granted.first;
   line.served_at = now;

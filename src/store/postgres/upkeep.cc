@@ -126,12 +126,13 @@ void Upkeep::hear(std::string_view payload) {
 }
 
 void Upkeep::run() {
-  const bool manual = store_.clock_ && store_.clock_->manual();
-  while (true) {
-    const Duration nap = serve();
-    // Time that stands still brings nothing: only a ring does.
-    if (!alarm_.sleep(manual ? std::nullopt : std::optional(nap))) return;
-    if (manual) store_.watches_.wake_all();
+  if (store_.clock_) {
+    // Every call applies what is due at the time that it tells: those who wait need only look.
+    while (alarm_.sleep(std::nullopt))
+      store_.watches_.wake_all();
+    return;
+  }
+  while (alarm_.sleep(serve())) {
   }
 }
 
@@ -167,10 +168,8 @@ Duration Upkeep::serve() {
   if (!results[1]) return poll;
   const Rows& rows = results[1]->back();
   const std::int64_t store_now = rows.int8(0, 1);
-  if (!store_.clock_) {
-    const auto here = std::chrono::floor<Duration>(before).time_since_epoch().count();
-    store_.ahead_ms_ = store_now - here;
-  }
+  const auto here = std::chrono::floor<Duration>(before).time_since_epoch().count();
+  store_.ahead_ms_ = store_now - here;
   const bool all = results[0] && results[0]->back().boolean(0, 0);
   if (!all) return 1ms;
   const std::lock_guard lock(mutex_);
