@@ -48,7 +48,9 @@ TEST_F(Program, Every_command_has_help_that_ends_with_an_example) {
                                        {"topic", "subscribe"},
                                        {"topic", "unsubscribe"},
                                        {"topic", "ls"},
-                                       {"topic", "set"}};
+                                       {"topic", "set"},
+                                       {"store", "migrate"},
+                                       {"check"}};
   for (Words words : commands) {
     std::string name = "strand";
     for (const std::string& word : words)
