@@ -147,6 +147,8 @@ begin
   if cardinality(p_ids) = 0 then
     if p_then = 1 then return; end if;
     perform give_back_noted(m, p_now);
+  elsif p_kinds[1] = 0 then
+    perform end_message(null, m, 'acked', null, p_now);
   elsif p_kinds[1] = 1 then
     perform fail_message(null, m, q, p_reasons[1], p_delays[1], false, p_now, p_kept);
     if not exists (select 1 from messages t where t.queue = m.queue and t.id = m.id) then
