@@ -190,9 +190,61 @@ JointRecord::Totals JointRecord::totals() const {
   return totals;
 }
 
+// When each message is due, as all who saw it say.
+JointRecord::Dues JointRecord::find_dues(std::span<const model::Remains> remains) const {
+  Dues dues;
+  const auto see = [&](const Message& message) {
+    const auto [known, first] = dues.try_emplace(message.id, message.due);
+    model::expect(first || known->second == message.due, model::Invariant::lane_order, [&] {
+      return "a message has changed its place: " + model::text(message) + ", due before at " +
+             model::text(known->second);
+    });
+  };
+  for (const model::Recorder::Entry& entry : others_) {
+    if (const auto* leased = std::get_if<model::Recorder::Leased>(&entry)) {
+      std::ranges::for_each(leased->lease.messages, see);
+    } else if (const auto* pulled = std::get_if<model::Recorder::PulledMore>(&entry)) {
+      std::ranges::for_each(pulled->messages, see);
+    }
+  }
+  for (const model::Remains& queue : remains) {
+    std::ranges::for_each(queue.left, see);
+    std::ranges::for_each(queue.dead, see);
+  }
+  return dues;
+}
+
+// A store that many processes share accepts a message of a lane no earlier than the one in front of
+// it, which may be a little later than the time of the transaction: at most when it was answered.
+// To the model, which knows one time for all of a transaction, that is a longer delay.
+model::Recorder::Applied JointRecord::as_accepted(const Known& known, const Answered& answer,
+                                                  const Dues& dues) {
+  model::Recorder::Applied applied{.call = {.begin = known.intended->begin,
+                                            .end = answer.end,
+                                            .store_time = answer.store_time},
+                                   .transaction = known.intended->transaction,
+                                   .answer = answer.answer};
+  if (!answer.answer) return applied;
+  std::vector<Send>& sends = applied.transaction.sends;
+  for (std::size_t i = 0; i < std::min(sends.size(), answer.answer->sent.size()); ++i) {
+    const auto due = dues.find(answer.answer->sent[i].id);
+    if (due == dues.end()) continue;
+    const Time accepted = due->second - sends[i].delay;
+    const bool possible = answer.answer->time <= accepted && accepted <= answer.store_time;
+    model::expect(possible, model::Invariant::not_early, [&] {
+      return fmt::format("{} was accepted at {}, by a transaction of {} that was answered by {}",
+                         model::text(due->first), model::text(accepted),
+                         model::text(answer.answer->time), model::text(answer.store_time));
+    });
+    sends[i].delay = due->second - answer.answer->time;
+  }
+  return applied;
+}
+
 // The model is told each transaction once, as one call from its first attempt to its first answer;
 // that its other answers say the same is seen here.
 void JointRecord::check(std::span<const model::Remains> remains) const {
+  const Dues dues = find_dues(remains);
   model::Recorder recorder(0);
   model::Recorder::Log& log = recorder.log();
   for (const auto& [key, known] : transactions_) {
@@ -209,11 +261,7 @@ void JointRecord::check(std::span<const model::Remains> remains) const {
                                          model::text(other.answer));
                     });
     }
-    log.add(model::Recorder::Applied{.call = {.begin = known.intended->begin,
-                                              .end = first.end,
-                                              .store_time = first.store_time},
-                                     .transaction = known.intended->transaction,
-                                     .answer = first.answer});
+    log.add(as_accepted(known, first, dues));
   }
   for (const model::Recorder::Entry& entry : others_)
     log.add(entry);

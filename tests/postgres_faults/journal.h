@@ -94,6 +94,11 @@ class JointRecord {
     std::optional<Intended> intended = {};
     std::vector<Answered> answers = {};
   };
+  using Dues = std::map<MessageId, Time>;
+  [[nodiscard]] Dues find_dues(std::span<const model::Remains> remains) const;
+  static model::Recorder::Applied as_accepted(const Known& known, const Answered& answer,
+                                              const Dues& dues);
+
   std::map<TransactionKey, Known> transactions_;
   std::vector<model::Recorder::Entry> others_;
   Totals totals_;
