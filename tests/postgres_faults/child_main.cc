@@ -7,6 +7,7 @@
 // unanswered. Says "ready" when the store is open, and "lied" when it has told its LIE. Works until
 // there is a line, or the end, of its standard input; then finishes what it has begun.
 
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,11 +15,14 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include <sys/prctl.h>
 
 #include <strand/store.h>
 
@@ -96,6 +100,8 @@ int main(int argc, char** argv) {
     std::cerr << "usage: strand-postgres-child URL FOLDER NAME RUN SEED ROLE [LIE]\n";
     return 2;
   }
+  // Whoever waits for a server that is gone would outlive the test.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
     strand::postgres_faults::work({.url = argv[1],
                                    .folder = argv[2],

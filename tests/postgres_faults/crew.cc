@@ -119,7 +119,7 @@ void Crew::wait_for_progress(std::uint64_t acks) {
 void Crew::stop(bool producers) {
   for (Worker& worker : workers_) {
     if ((worker.role == "producer") != producers) continue;
-    while (worker.child->line(now() + 1ms)) {
+    while (worker.child->line(now() + 20ms)) {
     }
     if (!worker.child->over()) worker.child->say("stop\n");
   }

@@ -294,6 +294,7 @@ begin
       l.park_reason := null;
       if l.live = 0 then l.isolate_next := false; end if;
     end if;
+    l := wake_lane(l, v_now);
     l := begin_lease(l, v_until, p_client, p_number);
     if not p_seize and l.isolate_next then
       l.isolate_next := false;
@@ -320,6 +321,7 @@ begin
         v_epochs := v_epochs || v_epoch;
       else
         select * into l from lanes where id = e.lane;
+        l := wake_lane(l, v_now);
         if not v_first and (select m.bytes from messages m
                              where m.lane = l.id and m.wakes_at is null and m.epoch is null
                              order by m.due, m.id limit 1) > v_bytes then
@@ -455,6 +457,7 @@ begin
                           0::bigint, 0::bigint, null::bigint, null::bytea, null::text;
       return;
     end if;
+    l := wake_lane(l, v_now);
     c := carry_visible(l, p_cursor, true, p_messages, p_bytes);
     l := c.lane;
     if c.count > 0 then
