@@ -128,21 +128,29 @@ begin
   return l;
 end $$;
 
--- Wakes what is due in a lane, which is locked. Whoever serves it asks for this first: of several
--- processes one catches up, and while that one is not done, a message that is due must not be passed
--- by those behind it.
-create function wake_lane(l lanes, p_now bigint) returns lanes language plpgsql as $$
+-- Applies what is due to the messages of a lane, which is locked. Whoever serves it asks for this
+-- first: of several processes one catches up, and while that one is not done, a message that is due
+-- must not be passed by those behind it, nor one be handed out that has expired.
+create function catch_up_lane(l lanes, p_now bigint) returns lanes language plpgsql as $$
 declare
   m messages;
   v_waiting int := l.waiting;
+  v_live bigint := l.live;
 begin
-  if v_waiting = 0 then return l; end if;
-  for m in select * from messages t where t.lane = l.id and t.wakes_at <= p_now
-            order by t.wakes_at, t.id loop
-    l := wake_in_lane(l, m);
-  end loop;
-  if l.waiting < v_waiting then
-    if l.turn is not null then l.priority := best_priority(l); end if;
+  if v_waiting > 0 then
+    for m in select * from messages t where t.lane = l.id and t.wakes_at <= p_now
+              order by t.wakes_at, t.id loop
+      l := wake_in_lane(l, m);
+    end loop;
+  end if;
+  if exists (select 1 from messages where ttl_at <= p_now) then
+    for m in select * from messages t where t.lane = l.id and t.ttl_at <= p_now
+              order by t.ttl_at, t.id loop
+      l := end_expired(l, m, m.ttl_at);
+    end loop;
+  end if;
+  if l.waiting < v_waiting or l.live < v_live then
+    if l.turn is not null then l.priority := coalesce(best_priority(l), l.priority); end if;
     perform store_lane(l);
   end if;
   return l;

@@ -139,6 +139,7 @@ begin
     return query
       select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
        where m.queue = p_queue and m.priority = p_priority and m.turn >= p_bound
+         and (m.ttl_at is null or m.ttl_at > p_now)
        order by m.turn limit p_limit for update skip locked;
     return;
   end if;
@@ -153,6 +154,7 @@ begin
       return query
         select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
          where m.queue = p_queue and m.priority = p_priority and m.turn >= p_bound and m.label = ''
+           and (m.ttl_at is null or m.ttl_at > p_now)
          order by m.turn limit p_limit for update skip locked;
     else
       return query
@@ -166,6 +168,7 @@ begin
         select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
          where m.queue = p_queue and m.priority = p_priority and m.turn is not null
            and m.label = p_labels[i] and m.label <> ''
+           and (m.ttl_at is null or m.ttl_at > p_now)
          order by m.turn limit p_limit for update skip locked;
     end if;
   end loop;
@@ -283,6 +286,13 @@ begin
   if p_key is not null then
     if p_seize then perform lock_lanes(array[q.id], array[p_key]); end if;
     select * into l from lanes where queue = q.id and key = p_key for update;
+    if not p_seize and l.turn is not null then
+      l := catch_up_lane(l, v_now);
+      if best_priority(l) is null then
+        perform save_lane(l, v_now);
+        return;
+      end if;
+    end if;
     if not p_seize and (l.id is null or l.turn is null
          or (p_labels is not null and not l.label = any (p_labels))
          or not (l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= v_now
@@ -294,7 +304,7 @@ begin
       l.park_reason := null;
       if l.live = 0 then l.isolate_next := false; end if;
     end if;
-    l := wake_lane(l, v_now);
+    if p_seize then l := catch_up_lane(l, v_now); end if;
     l := begin_lease(l, v_until, p_client, p_number);
     if not p_seize and l.isolate_next then
       l.isolate_next := false;
@@ -321,7 +331,11 @@ begin
         v_epochs := v_epochs || v_epoch;
       else
         select * into l from lanes where id = e.lane;
-        l := wake_lane(l, v_now);
+        l := catch_up_lane(l, v_now);
+        if best_priority(l) is null then
+          perform save_lane(l, v_now);
+          continue;
+        end if;
         if not v_first and (select m.bytes from messages m
                              where m.lane = l.id and m.wakes_at is null and m.epoch is null
                              order by m.due, m.id limit 1) > v_bytes then
@@ -457,7 +471,7 @@ begin
                           0::bigint, 0::bigint, null::bigint, null::bytea, null::text;
       return;
     end if;
-    l := wake_lane(l, v_now);
+    l := catch_up_lane(l, v_now);
     c := carry_visible(l, p_cursor, true, p_messages, p_bytes);
     l := c.lane;
     if c.count > 0 then
