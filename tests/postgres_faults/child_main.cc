@@ -68,8 +68,8 @@ std::unique_ptr<Store> open_store(const Task& task) {
   if (!store) throw std::runtime_error("open: " + store.error().message);
   if (task.lie.empty()) return *std::move(store);
   Store& real = **store;
-  return std::make_unique<differential::LyingStore>(
-      *std::move(store), make_lie(task.lie, real, [] { say("lied"); }));
+  return std::make_unique<differential::LyingStore>(*std::move(store),
+                                                    make_lie(task.lie, real, [] { say("lied"); }));
 }
 
 void work(const Task& task) {

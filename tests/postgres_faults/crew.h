@@ -15,8 +15,8 @@
 
 namespace strand::postgres_faults {
 
-// Processes that work on one store in PostgreSQL, and the process that watches them: this one, which
-// has the store open too.
+// Processes that work on one store in PostgreSQL, and the process that watches them: this one,
+// which has the store open too.
 //
 // Failure: throws std::runtime_error when the processes do not do as they should.
 class Crew {
@@ -41,8 +41,8 @@ class Crew {
   // Returns when so many more messages have been acked: whatever happened, the work goes on.
   void wait_for_progress(std::uint64_t acks = 20);
 
-  // Lets all finish, repeats what is unanswered, and works off what is left. Then the model judges
-  // what all of them have seen: throws a model::Violation.
+  // Lets all finish, repeats what is unanswered, and works off what can be leased. Then the model
+  // judges what all of them have seen: throws a model::Violation.
   JointRecord::Totals finish();
   // The journals of all processes; they stay there when the model has found something.
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }

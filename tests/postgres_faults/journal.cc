@@ -219,11 +219,10 @@ JointRecord::Dues JointRecord::find_dues(std::span<const model::Remains> remains
 // To the model, which knows one time for all of a transaction, that is a longer delay.
 model::Recorder::Applied JointRecord::as_accepted(const Known& known, const Answered& answer,
                                                   const Dues& dues) {
-  model::Recorder::Applied applied{.call = {.begin = known.intended->begin,
-                                            .end = answer.end,
-                                            .store_time = answer.store_time},
-                                   .transaction = known.intended->transaction,
-                                   .answer = answer.answer};
+  model::Recorder::Applied applied{
+      .call = {.begin = known.intended->begin, .end = answer.end, .store_time = answer.store_time},
+      .transaction = known.intended->transaction,
+      .answer = answer.answer};
   if (!answer.answer) return applied;
   std::vector<Send>& sends = applied.transaction.sends;
   for (std::size_t i = 0; i < std::min(sends.size(), answer.answer->sent.size()); ++i) {

@@ -39,9 +39,9 @@ struct Answered {
 // All that runs before this one of the same name left unanswered has been answered by now.
 struct CaughtUp {};
 
-using Entry = std::variant<Intended, Troubled, Answered, CaughtUp, model::Recorder::Leased,
-                           model::Recorder::PulledMore, model::Recorder::Renewed,
-                           model::Recorder::Counted>;
+using Entry =
+    std::variant<Intended, Troubled, Answered, CaughtUp, model::Recorder::Leased,
+                 model::Recorder::PulledMore, model::Recorder::Renewed, model::Recorder::Counted>;
 
 // What one run of a process asked of its store and was told: a file with a line for each entry. A
 // line is written at once, so a process that is killed leaves at most the last one incomplete.

@@ -17,8 +17,8 @@
 namespace strand::postgres_faults {
 
 // A client that does what the contract advises, and writes it down: every transaction and every
-// lease request has an id, and is repeated with it until the answer settles the matter. Now and then
-// it repeats what was answered, as if the answer had been lost.
+// lease request has an id, and is repeated with it until the answer settles the matter. Now and
+// then it repeats what was answered, as if the answer had been lost.
 //
 // Failure: a store that gives no such answer for a minute ends the process.
 class JournaledStore final : public ForwardingStore {

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // So often it could have lied before it did.
-constexpr int truths = 20;
+constexpr int truths = 5;
 
 // What a lie remembers. Calls come from one thread: that of a producer, or of a consumer by hand.
 struct Liar {

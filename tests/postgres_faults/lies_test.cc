@@ -1,6 +1,8 @@
 // Processes that lie about what the store did, one at a time: the model must notice each lie in the
 // joint record, or it would notice nothing else either.
 
+#include "postgres_faults/lies.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -14,7 +16,6 @@
 #include "model/violation.h"
 #include "postgres/server.h"
 #include "postgres_faults/crew.h"
-#include "postgres_faults/lies.h"
 
 namespace strand::postgres_faults {
 namespace {
@@ -38,7 +39,8 @@ class PostgresLies : public ::testing::TestWithParam<Told> {
 
 TEST_P(PostgresLies, A_lie_of_one_process_is_noticed) {
   const auto& [role, lie, noticed] = GetParam();
-  Crew crew(postgres::shared_server().fresh_database(), 1, {.consumers = 1, .hands = 2});
+  Crew crew(postgres::shared_server().fresh_database(), 1,
+            {.producers = 1, .consumers = 1, .hands = 1});
   crew.lie(role, lie);
   crew.wait_for_progress();
   try {

@@ -131,8 +131,8 @@ class ByHand {
       Send& send = transaction.sends.emplace_back();
       send.queue = done_queue;
       send.key = lease.key;
-      send.body = fmt::format("{}-{} of {}", name_, ++forwarded_,
-                              static_cast<std::uint64_t>(message.id));
+      send.body =
+          fmt::format("{}-{} of {}", name_, ++forwarded_, static_cast<std::uint64_t>(message.id));
     }
     const auto applied = store_.apply(transaction);
     if (!applied) expect_lost("forward", applied.error());

@@ -24,9 +24,8 @@ struct Fields;
 
 template <>
 struct Fields<TransactionId> {
-  static constexpr auto all =
-      std::tuple(&TransactionId::client, &TransactionId::number, &TransactionId::time,
-                 &TransactionId::lowest_unanswered);
+  static constexpr auto all = std::tuple(&TransactionId::client, &TransactionId::number,
+                                         &TransactionId::time, &TransactionId::lowest_unanswered);
 };
 template <>
 struct Fields<Outcome> {
@@ -67,11 +66,10 @@ struct Fields<Lease> {
 };
 template <>
 struct Fields<QueueStats> {
-  static constexpr auto all =
-      std::tuple(&QueueStats::accepted, &QueueStats::acked, &QueueStats::expired,
-                 &QueueStats::dropped, &QueueStats::moved, &QueueStats::purged, &QueueStats::dead,
-                 &QueueStats::ready, &QueueStats::delayed, &QueueStats::waiting,
-                 &QueueStats::leased, &QueueStats::parked);
+  static constexpr auto all = std::tuple(
+      &QueueStats::accepted, &QueueStats::acked, &QueueStats::expired, &QueueStats::dropped,
+      &QueueStats::moved, &QueueStats::purged, &QueueStats::dead, &QueueStats::ready,
+      &QueueStats::delayed, &QueueStats::waiting, &QueueStats::leased, &QueueStats::parked);
 };
 template <>
 struct Fields<Error> {
