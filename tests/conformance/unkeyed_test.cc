@@ -90,6 +90,25 @@ TEST_P(StoreConformance, Keyed_and_unkeyed_messages_may_be_mixed) {
   EXPECT_EQ(bodies(leases[2]), Bodies{"u2"});
 }
 
+// A consumer commits what several handlers have done at once, whatever they were given.
+// Rules: Unkeyed S4
+TEST_P(StoreConformance, Unkeyed_messages_and_whole_lanes_are_acked_in_one_transaction) {
+  enqueue_all("work", key("k"), {"k1", "k2", "k3"});
+  enqueue("work", unkeyed, "u");
+  Transaction transaction;
+  for (const Lease& lease : lease_all("work")) {
+    Settle& settle = transaction.settles.emplace_back(Settle{.token = lease.token});
+    for (const Message& message : lease.messages)
+      settle.outcomes.push_back(acked(message.id));
+  }
+  ASSERT_THAT(transaction.settles, SizeIs(2));
+
+  EXPECT_TRUE(apply(transaction));
+
+  EXPECT_EQ(stats("work").acked, 4U);
+  EXPECT_EQ(stats("work").live(), 0U);
+}
+
 // Nothing can follow in a lane of one, so there is nothing to pull.
 // Rules: Unkeyed
 TEST_P(StoreConformance, An_unkeyed_lease_gets_nothing_by_pulling) {

@@ -101,25 +101,59 @@ end $$;
 
 create function wake_message(l lanes, m messages, p_now bigint) returns void language plpgsql as $$
 begin
-  if m.lane is null then
-    if m.park_reason is null then
-      m.turn := nextval('numbers');
-      m.ready_since := p_now;
-      perform tell_queue(m.queue);
-    end if;
-  else
-    l.waiting := l.waiting - 1;
-    if m.not_before is not null then l.backoff := l.backoff - 1; end if;
-    l := count_woken(l, m.priority, 1);
-    if l.epoch is not null then perform tell_lease(l.epoch); end if;
+  if m.lane is not null then
+    perform save_lane(wake_in_lane(l, m), p_now);
+    return;
+  end if;
+  if m.park_reason is null then
+    m.turn := nextval('numbers');
+    m.ready_since := p_now;
+    perform tell_queue(m.queue);
   end if;
   update messages set wakes_at = null, not_before = null, blocks = false, turn = m.turn,
                       ready_since = m.ready_since
    where queue = m.queue and id = m.id;
-  if m.lane is not null then
-    if m.blocks then l := find_barrier(l); end if;
-    perform save_lane(l, p_now);
+end $$;
+
+-- The lane is not saved.
+create function wake_in_lane(l lanes, m messages) returns lanes language plpgsql as $$
+begin
+  l.waiting := l.waiting - 1;
+  if m.not_before is not null then l.backoff := l.backoff - 1; end if;
+  l := count_woken(l, m.priority, 1);
+  if l.epoch is not null then perform tell_lease(l.epoch); end if;
+  update messages set wakes_at = null, not_before = null, blocks = false
+   where queue = m.queue and id = m.id;
+  if m.blocks then l := find_barrier(l); end if;
+  return l;
+end $$;
+
+-- Applies what is due to the messages of a lane, which is locked. Whoever serves it asks for this
+-- first: of several processes one catches up, and while that one is not done, a message that is due
+-- must not be passed by those behind it, nor one be handed out that has expired.
+create function catch_up_lane(l lanes, p_now bigint) returns lanes language plpgsql as $$
+declare
+  m messages;
+  v_waiting int := l.waiting;
+  v_live bigint := l.live;
+begin
+  if v_waiting > 0 then
+    for m in select * from messages t where t.lane = l.id and t.wakes_at <= p_now
+              order by t.wakes_at, t.id loop
+      l := wake_in_lane(l, m);
+    end loop;
   end if;
+  if exists (select 1 from messages where ttl_at <= p_now) then
+    for m in select * from messages t where t.lane = l.id and t.ttl_at <= p_now
+              order by t.ttl_at, t.id loop
+      l := end_expired(l, m, m.ttl_at);
+    end loop;
+  end if;
+  if l.waiting < v_waiting or l.live < v_live then
+    if l.turn is not null then l.priority := coalesce(best_priority(l), l.priority); end if;
+    perform store_lane(l);
+  end if;
+  return l;
 end $$;
 
 -- The oldest message is charged: it is the one that the holder was working on, most likely. The

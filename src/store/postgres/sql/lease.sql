@@ -142,7 +142,7 @@ begin
     return query
       select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
        where m.queue = p_queue and m.priority = p_priority and m.turn is not null
-         and (p_labels is null or m.label = '')
+         and (p_labels is null or m.label = '') and (m.ttl_at is null or m.ttl_at > p_now)
        order by m.turn limit p_limit for update skip locked;
   end if;
   for i in 1 .. coalesce(cardinality(p_labels), 0) loop
@@ -155,7 +155,7 @@ begin
     return query
       select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
        where m.queue = p_queue and m.priority = p_priority and m.turn is not null
-         and m.label = p_labels[i] and m.label <> ''
+         and m.label = p_labels[i] and m.label <> '' and (m.ttl_at is null or m.ttl_at > p_now)
        order by m.turn limit p_limit for update skip locked;
   end loop;
 end $$;
@@ -203,6 +203,7 @@ begin
     return query
       select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
        where m.queue = p_queue and m.turn is not null and m.priority < p_bound_priority
+         and (m.ttl_at is null or m.ttl_at > p_now)
        order by m.priority, m.turn limit p_limit for update skip locked;
     get diagnostics v_count = row_count;
   end if;
@@ -211,6 +212,7 @@ begin
       select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
        where m.queue = p_queue and m.turn is not null
          and (m.priority, m.turn) >= (p_bound_priority, p_bound_turn)
+         and (m.ttl_at is null or m.ttl_at > p_now)
        order by m.priority, m.turn limit p_limit - v_count for update skip locked;
   end if;
 end $$;
@@ -311,16 +313,19 @@ language sql stable as $$
                   where m.queue = p_queue and m.priority > p_priority and m.turn is not null)
 $$;
 
--- Whether a request can have all that waits in these lanes, as it mostly can.
-create function whole_lanes_fit(p_lanes bigint[], p_messages int, p_bytes bigint) returns boolean
+-- Whether a request can have all that waits in these lanes, as it mostly can, and nothing is due in
+-- them that another process has yet to apply.
+create function whole_lanes_fit(p_lanes bigint[], p_messages int, p_bytes bigint, p_now bigint)
+returns boolean
 language plpgsql stable as $$
 begin
   return cardinality(p_lanes) > 0
      and (select sum(woken_0 + woken_1 + woken_2 + woken_3) <= p_messages
                  and bool_and(barrier_due is null and not isolate_next)
             from lanes where id = any (p_lanes))
-     and (select sum(m.bytes) <= p_bytes from messages m
-           where m.lane = any (p_lanes) and m.wakes_at is null and m.epoch is null);
+     and (select sum(m.bytes) filter (where m.wakes_at is null) <= p_bytes
+                 and not coalesce(bool_or(m.wakes_at <= p_now or m.ttl_at <= p_now), false)
+            from messages m where m.lane = any (p_lanes));
 end $$;
 
 -- Leases lanes with all that is visible in them. They are locked, and have nothing out of the way.
@@ -396,6 +401,13 @@ begin
   if p_key is not null then
     if p_seize then perform lock_lanes(array[q.id], array[p_key]); end if;
     select * into l from lanes where queue = q.id and key = p_key for update;
+    if not p_seize and l.turn is not null then
+      l := catch_up_lane(l, v_now);
+      if best_priority(l) is null then
+        perform save_lane(l, v_now);
+        return;
+      end if;
+    end if;
     if not p_seize and (l.id is null or l.turn is null
          or (p_labels is not null and not l.label = any (p_labels))
          or not shows_itself(l, p_owner, v_now)) then
@@ -406,6 +418,7 @@ begin
       l.park_reason := null;
       if l.live = 0 then l.isolate_next := false; end if;
     end if;
+    if p_seize then l := catch_up_lane(l, v_now); end if;
     l := begin_lease(l, v_until, p_client, p_number);
     if not p_seize and l.isolate_next then
       l.isolate_next := false;
@@ -446,7 +459,8 @@ begin
       return;
     end if;
     v_ids := array(select u.lane from unnest(v_entries) u where u.lane is not null);
-    if cardinality(v_ids) = cardinality(v_entries) and whole_lanes_fit(v_ids, p_messages, p_bytes) then
+    if cardinality(v_ids) = cardinality(v_entries)
+       and whole_lanes_fit(v_ids, p_messages, p_bytes, v_now) then
       v_id_epochs := array(select nextval('epochs') from unnest(v_ids));
       return query
         select g.n, g.epoch, g.place, g.key, g.label, g.lease_until, g.cursor, g.isolated, g.more,
@@ -474,6 +488,11 @@ begin
         v_epochs := v_epochs || v_epoch;
       else
         select * into l from lanes where id = e.lane;
+        l := catch_up_lane(l, v_now);
+        if best_priority(l) is null then
+          perform save_lane(l, v_now);
+          continue;
+        end if;
         if not v_first and (select m.bytes from messages m
                              where m.lane = l.id and m.wakes_at is null and m.epoch is null
                              order by m.due, m.id limit 1) > v_bytes then
@@ -615,6 +634,7 @@ begin
                           0::bigint, 0::bigint, null::bigint, null::bytea, null::text;
       return;
     end if;
+    l := catch_up_lane(l, v_now);
     c := carry_visible(l, p_cursor, true, p_messages, p_bytes);
     l := c.lane;
     if c.count > 0 then
