@@ -41,7 +41,7 @@ struct Fields<Answered> {
 };
 template <>
 struct Fields<CaughtUp> {
-  static constexpr auto all = std::tuple();
+  static constexpr auto all = std::tuple(&CaughtUp::transactions);
 };
 template <>
 struct Fields<model::Recorder::Leased> {
@@ -167,6 +167,8 @@ void JointRecord::add(std::span<const Entry> entries) {
       transactions_[answered->key].answers.push_back(*answered);
     } else if (const auto* troubled = std::get_if<Troubled>(&entry)) {
       ++(troubled->code == Errc::unknown_outcome ? totals_.unknown : totals_.unavailable);
+    } else if (const auto* caught_up = std::get_if<CaughtUp>(&entry)) {
+      totals_.left += caught_up->transactions;
     } else if (const auto* leased = std::get_if<model::Recorder::Leased>(&entry)) {
       ++totals_.leased;
       others_.emplace_back(*leased);

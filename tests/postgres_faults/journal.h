@@ -36,8 +36,11 @@ struct Answered {
   Time store_time{};
   Result<Receipt> answer = Receipt{};
 };
-// All that runs before this one of the same name left unanswered has been answered by now.
-struct CaughtUp {};
+// All that runs before this one of the same name left unanswered has been answered by now: so many
+// transactions.
+struct CaughtUp {
+  std::uint64_t transactions = 0;
+};
 
 using Entry =
     std::variant<Intended, Troubled, Answered, CaughtUp, model::Recorder::Leased,
@@ -80,6 +83,7 @@ class JointRecord {
     std::uint64_t applied = 0;   // transactions
     std::uint64_t refused = 0;   // with an answer that settled the matter
     std::uint64_t repeated = 0;  // answered more than once
+    std::uint64_t left = 0;      // unanswered by processes that were killed, answered to others
     std::uint64_t leased = 0;
     std::uint64_t unavailable = 0;  // attempts that were not begun, by what they were told
     std::uint64_t unknown = 0;      // attempts that may have been applied

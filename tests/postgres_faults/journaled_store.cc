@@ -128,7 +128,7 @@ void JournaledStore::repeat(const Transaction& transaction) {
 void JournaledStore::catch_up(std::span<const Transaction> transactions) {
   for (const Transaction& transaction : transactions)
     repeat(transaction);
-  journal_.write(CaughtUp{});
+  journal_.write(CaughtUp{.transactions = transactions.size()});
 }
 
 Result<std::vector<Lease>> JournaledStore::lease(const LeaseRequest& request) {
