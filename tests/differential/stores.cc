@@ -19,12 +19,13 @@ namespace {
 struct Kind {
   Traits traits;
   std::uint64_t seeds = 100;
+  std::uint64_t seeds_full = 1000;  // with STRAND_TEST_FULL
 };
 Kind kind_of(const std::string& name) {
   static const std::map<std::string, Kind> kinds = {
       {"sqlite", {.traits = {.reopens = true}, .seeds = 100}},
       {"rocksdb", {.traits = {.reopens = true}, .seeds = 20}},  // takes long to open
-      {"postgres", {.traits = {.same_ids = false}, .seeds = 1000}},
+      {"postgres", {.traits = {.same_ids = false}, .seeds = 60}},
   };
   const auto found = kinds.find(name);
   return found == kinds.end() ? Kind{} : found->second;
@@ -63,7 +64,9 @@ std::vector<OtherStore> other_stores() {
   for (const conformance::StoreUnderTest& store : conformance::stores_under_test()) {
     if (store.name == "memory") continue;
     const Kind kind = kind_of(store.name);
-    all.push_back({.store = store, .traits = kind.traits, .seeds = kind.seeds});
+    const bool full = std::getenv("STRAND_TEST_FULL") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+    all.push_back(
+        {.store = store, .traits = kind.traits, .seeds = full ? kind.seeds_full : kind.seeds});
   }
   if (wanted == nullptr || *wanted == '\0') return all;
 
