@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string_view>
+#include <tuple>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -136,8 +137,8 @@ Result<RepairReport> repair(Connection& connection, const Location& location) {
   }
   RepairReport report{.copy = copy_name(location)};
   const auto done = connection.script(copy_sql(location, report.copy) + repair_sql());
-  static_cast<void>(
-      connection.run(Group{Statement{.sql = fmt::format("select pg_advisory_unlock({})", lock)}}));
+  std::ignore =
+      connection.run(Group{Statement{.sql = fmt::format("select pg_advisory_unlock({})", lock)}});
   if (!done) {
     return std::unexpected(
         error_of(done.error(), "the repair, which was undone with the copy it began with"));
