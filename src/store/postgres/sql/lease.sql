@@ -160,19 +160,12 @@ begin
   end loop;
 end $$;
 
--- The same for all priorities at once, for requests that name no labels. Nothing of the bound's
--- priority waits in front of its turn: what the index still has there is dead, and would be walked
--- in vain, again and again, while somebody's old transaction keeps it from being cleaned away.
---
--- Lanes beyond those that p_messages can come from are not locked, unless others were faster.
-create function first_ready(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
-                            p_now bigint, p_limit int, p_messages int)
-returns setof ready_entry language plpgsql as $$
-declare
-  v_lanes bigint[];
-  v_count int := 0;
+-- The lanes that are served next, as many as p_messages can come from. Not locked.
+create function next_lanes(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
+                           p_now bigint, p_limit int, p_messages int)
+returns bigint[] language plpgsql stable as $$
 begin
-  v_lanes := array(
+  return array(
     select c.id from (
       select l.id, coalesce(sum(l.count) over (order by l.priority, l.turn
                                 rows between unbounded preceding and 1 preceding), 0) as before
@@ -187,6 +180,22 @@ begin
                   and shows_itself(t, p_owner, p_now)
                 order by t.priority, t.turn limit p_limit)) l) c
      where c.before < p_messages limit p_limit);
+end $$;
+
+-- The same for all priorities at once, for requests that name no labels. Nothing of the bound's
+-- priority waits in front of its turn: what the index still has there is dead, and would be walked
+-- in vain, again and again, while somebody's old transaction keeps it from being cleaned away.
+--
+-- Lanes beyond those that p_messages can come from are not locked, unless others were faster.
+create function first_ready(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
+                            p_now bigint, p_limit int, p_messages int)
+returns setof ready_entry language plpgsql as $$
+declare
+  v_lanes bigint[];
+  v_count int := 0;
+begin
+  v_lanes := next_lanes(p_queue, p_bound_priority, p_bound_turn, p_owner, p_now, p_limit,
+                        p_messages);
   if cardinality(v_lanes) > 0 then
     return query
       select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
@@ -304,6 +313,15 @@ begin
   return v_picked;
 end $$;
 
+-- Whether anything more urgent is ready.
+create function exists_above(p_queue int, p_priority int) returns boolean
+language sql stable as $$
+  select exists (select 1 from lanes l
+                  where l.queue = p_queue and l.priority < p_priority and l.turn is not null)
+      or exists (select 1 from messages m
+                  where m.queue = p_queue and m.priority < p_priority and m.turn is not null)
+$$;
+
 -- Whether anything less urgent is ready.
 create function exists_below(p_queue int, p_priority int) returns boolean
 language sql stable as $$
@@ -329,8 +347,9 @@ begin
 end $$;
 
 -- Leases lanes with all that is visible in them. They are locked, and have nothing out of the way.
-create function lease_whole_lanes(p_queue int, p_lanes bigint[], p_epochs bigint[], p_until bigint,
-                                  p_client bigint, p_number bigint)
+create function lease_whole_lanes(p_queue int, p_lanes bigint[], p_turns bigint[],
+                                  p_epochs bigint[], p_until bigint, p_client bigint,
+                                  p_number bigint)
 returns setof granted language plpgsql as $$
 begin
   update lanes l set epoch = u.epoch, lease_until = p_until, cursor = 1, isolated = false,
@@ -347,10 +366,78 @@ begin
       returning u.n::int, m.lane, m.id, m.priority, m.body, m.body_at, m.headers, m.deliveries,
                 m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic)
     select t.n, p_epochs[t.n], lane_place(p_queue, t.lane), l.key, l.label, p_until, 1::bigint,
-           false, false, null::bigint, l.priority, t.id, coalesce(t.body, b.body, ''), t.headers,
+           false, false, p_turns[t.n], l.priority, t.id, coalesce(t.body, b.body, ''), t.headers,
            t.priority, t.deliveries, t.attempts, t.enqueued_at, t.due, t.expires_at, t.name,
            t.topic
       from leased t join lanes l on l.id = t.lane left join bodies b on b.id = t.body_at;
+end $$;
+
+-- The same for unkeyed messages.
+create function lease_messages(p_queue int, p_ids bigint[], p_turns bigint[], p_epochs bigint[],
+                               p_until bigint, p_client bigint, p_number bigint)
+returns setof granted language plpgsql as $$
+begin
+  return query
+    with leased as (
+      update messages m set epoch = w.epoch, lease_until = p_until, deliveries = m.deliveries + 1,
+                            turn = null, ready_since = null, ttl_at = null, pulled = 0,
+                            request_client = p_client, request_number = p_number
+        from unnest(p_ids, p_epochs) with ordinality as w (id, epoch, n)
+       where m.queue = p_queue and m.id = w.id
+      returning w.n::int, m.id, m.label, m.priority, m.body, m.body_at, m.headers, m.deliveries,
+                m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic)
+    select t.n, p_epochs[t.n], message_place(p_queue, t.id), null::bytea, t.label, p_until,
+           1::bigint, false, false, p_turns[t.n], t.priority, t.id, coalesce(t.body, b.body, ''),
+           t.headers, t.priority, t.deliveries, t.attempts, t.enqueued_at, t.due, t.expires_at,
+           t.name, t.topic
+      from leased t left join bodies b on b.id = t.body_at;
+end $$;
+
+-- Locks what is served next, if it is simple: only lanes that can be had whole, or only unkeyed
+-- messages, of one priority, within the limits. Null ids if it is not, or others were faster.
+create function pick_plain(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
+                           p_now bigint, p_limit int, p_messages int, p_bytes bigint,
+                           out ids bigint[], out turns bigint[], out are_lanes boolean)
+language plpgsql as $$
+declare
+  v_lanes bigint[] := next_lanes(p_queue, p_bound_priority, p_bound_turn, p_owner, p_now, p_limit,
+                                 p_messages);
+  v_bytes bigint;
+  v_first int;
+  v_last int;
+begin
+  are_lanes := cardinality(v_lanes) > 0;
+  if are_lanes then
+    if exists (select 1 from messages m where m.queue = p_queue and m.turn is not null) then
+      return;
+    end if;
+    with locked as materialized (
+      select l.id, l.priority, l.turn from lanes l
+       where l.id = any (v_lanes) and l.turn is not null
+       order by l.priority, l.turn for update skip locked)
+    select array_agg(k.id order by k.priority, k.turn), array_agg(k.turn order by k.priority, k.turn),
+           min(k.priority), max(k.priority)
+      into ids, turns, v_first, v_last from locked k;
+    if ids is not null and not whole_lanes_fit(ids, p_messages, p_bytes, p_now) then
+      ids := null;
+    end if;
+  else
+    with locked as materialized (
+      select m.id, m.priority, m.turn, m.bytes from messages m
+       where m.queue = p_queue and m.turn is not null
+         and (m.priority, m.turn) >= (p_bound_priority, p_bound_turn)
+         and (m.ttl_at is null or m.ttl_at > p_now)
+       order by m.priority, m.turn limit p_limit for update skip locked)
+    select array_agg(k.id order by k.priority, k.turn), array_agg(k.turn order by k.priority, k.turn),
+           min(k.priority), max(k.priority), sum(k.bytes)
+      into ids, turns, v_first, v_last, v_bytes from locked k;
+    if v_bytes > p_bytes then ids := null; end if;
+  end if;
+  -- With more than one priority, of every eight leases one goes by age.
+  if ids is not null and (v_first <> v_last or exists_below(p_queue, v_last)
+                          or (p_bound_priority > 0 and exists_above(p_queue, v_first))) then
+    ids := null;
+  end if;
 end $$;
 
 create function lease(p_queue text, p_labels text[], p_owner text, p_lanes int, p_messages int,
@@ -377,7 +464,6 @@ declare
   v_ids bigint[] := '{}';        -- unkeyed
   v_id_epochs bigint[] := '{}';
   v_epoch bigint;
-  v_sum bigint;
 begin
   if p_client is not null then
     perform pg_advisory_xact_lock(hashtextextended(
@@ -430,49 +516,29 @@ begin
     v_places := array[lane_place(q.id, l.id)];
     v_epochs := array[l.epoch];
   else
+    -- Most queues have lanes or unkeyed messages, not both, and one priority: then all goes by sets.
+    if p_labels is null then
+      select * into c from pick_plain(q.id, p_bound_priority, p_bound_turn, p_owner, v_now,
+                                      least(p_lanes, p_messages), p_messages, p_bytes);
+      if c.ids is not null then
+        v_epochs := array(select nextval('epochs') from unnest(c.ids));
+        if c.are_lanes then
+          v_places := array(select lane_place(q.id, u) from unnest(c.ids) u);
+          return query select * from lease_whole_lanes(q.id, c.ids, c.turns, v_epochs, v_until,
+                                                       p_client, p_number);
+        else
+          v_places := array(select message_place(q.id, u) from unnest(c.ids) u);
+          return query select * from lease_messages(q.id, c.ids, c.turns, v_epochs, v_until,
+                                                    p_client, p_number);
+        end if;
+        if p_client is not null then
+          perform remember_request(p_client, p_number, v_now + p_window, v_places, v_epochs);
+        end if;
+        return;
+      end if;
+    end if;
     v_entries := pick_ready(q.id, p_bound_priority, p_bound_turn, p_labels, p_owner, v_now,
                             least(p_lanes, p_messages), p_messages, p_granted, q.starvation_after);
-    -- Unkeyed messages that all fit, which is the rule where there are any, go all at once.
-    select array_agg(u.id), sum(u.bytes) into v_ids, v_sum
-      from unnest(v_entries) u having bool_and(u.lane is null);
-    if v_sum <= p_bytes then
-      v_id_epochs := array(select nextval('epochs') from unnest(v_ids));
-      return query
-        with leased as (
-          update messages m set epoch = w.epoch, lease_until = v_until,
-                                deliveries = m.deliveries + 1, turn = null, ready_since = null,
-                                ttl_at = null, pulled = 0, request_client = p_client,
-                                request_number = p_number
-            from unnest(v_ids, v_id_epochs) with ordinality as w (id, epoch, n)
-           where m.queue = q.id and m.id = w.id
-          returning w.n::int, m.id, m.label, m.priority, m.body, m.body_at, m.headers,
-                    m.deliveries, m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic)
-        select t.n, v_id_epochs[t.n], message_place(q.id, t.id), null::bytea, t.label, v_until,
-               1::bigint, false, false, (v_entries[t.n]).turn, t.priority, t.id,
-               coalesce(t.body, b.body, ''), t.headers, t.priority, t.deliveries, t.attempts,
-               t.enqueued_at, t.due, t.expires_at, t.name, t.topic
-          from leased t left join bodies b on b.id = t.body_at;
-      if p_client is not null then
-        perform remember_request(p_client, p_number, v_now + p_window,
-          array(select message_place(q.id, u) from unnest(v_ids) u), v_id_epochs);
-      end if;
-      return;
-    end if;
-    v_ids := array(select u.lane from unnest(v_entries) u where u.lane is not null);
-    if cardinality(v_ids) = cardinality(v_entries)
-       and whole_lanes_fit(v_ids, p_messages, p_bytes, v_now) then
-      v_id_epochs := array(select nextval('epochs') from unnest(v_ids));
-      return query
-        select g.n, g.epoch, g.place, g.key, g.label, g.lease_until, g.cursor, g.isolated, g.more,
-               (v_entries[g.n]).turn, g.lane_priority, g.id, g.body, g.headers, g.priority,
-               g.deliveries, g.attempts, g.enqueued_at, g.due, g.expires_at, g.name, g.topic
-          from lease_whole_lanes(q.id, v_ids, v_id_epochs, v_until, p_client, p_number) g;
-      if p_client is not null and cardinality(v_ids) > 0 then
-        perform remember_request(p_client, p_number, v_now + p_window,
-          array(select lane_place(q.id, u) from unnest(v_ids) u), v_id_epochs);
-      end if;
-      return;
-    end if;
     v_ids := '{}';
     v_id_epochs := '{}';
     foreach e in array v_entries loop
