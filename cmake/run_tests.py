@@ -143,6 +143,9 @@ def run(job, options):
     report = os.path.join(scratch, "report.xml")
     temp = os.path.join(scratch, "tmp")
     os.mkdir(temp)
+    # A PostgreSQL that root starts belongs to another user, who has to get into its folder.
+    for folder in (scratch, temp):
+        os.chmod(folder, 0o711)
     # Each process has a place for temporary files of its own, which vanishes with it.
     env = {**os.environ, **SANITIZER_OPTIONS, **job.env, "TMPDIR": temp, "TEST_TMPDIR": temp}
     command = list(job.command)

@@ -554,6 +554,13 @@ Result<void> check_header(const fs::path& path) {
   ::close(fd);
   if (count < 0) return std::unexpected(disk::cannot("read", path, error_number));
   if (count == 0 || std::string_view(header.data(), header.size()) == magic) return {};
+  // Power lost in the middle of a write leaves any bytes. Then there is a log or a journal with the
+  // page, from which SQLite, which comes next, brings it back.
+  for (const char* suffix : {"-wal", "-journal"}) {
+    std::error_code none;
+    const auto bytes = fs::file_size(path.native() + suffix, none);
+    if (!none && bytes > 0) return {};
+  }
   return failure(Errc::corrupt,
                  fmt::format("{} is not an SQLite database; name another path, or restore a backup "
                              "if it was a store",

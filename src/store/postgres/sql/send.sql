@@ -404,6 +404,14 @@ begin
      from queues q where q.id = any (p_queues) and q.max_length > 0;
   select array_agg(q.id) into v_full from queues q
    where q.id = any (p_queues) and q.max_length > 0 and live_count(q.id) >= q.max_length;
+  -- A dead letter may tell another of these queues before its own copy comes: one by one then.
+  if v_full is not null and v_count > 1 then
+    for i in 1 .. v_count loop
+      perform deliver(p_now, p_queues[i:i], p_topic, p_key, p_body, p_body_at, p_headers, p_bytes,
+                      p_priority, p_delay, p_ttl);
+    end loop;
+    return;
+  end if;
   v_ids := accept(p_now, p_queues, array_fill(p_key, v_dims), array_fill(p_body, v_dims),
                   array_fill(p_body_at, v_dims), array_fill(p_headers, v_dims),
                   array_fill(p_bytes, v_dims), array_fill(p_priority, v_dims),
