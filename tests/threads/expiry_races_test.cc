@@ -5,6 +5,7 @@
 #include <barrier>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -37,7 +38,7 @@ Transaction ack(const Lease& lease) {
   return transaction;
 }
 
-class ExpiryRaces : public ::testing::Test {
+class ExpiryRaces : public ::testing::TestWithParam<int> {
  protected:
   // A message in each lane, and leases that end one after the other, some each millisecond.
   void prepare(RecordedClient& client) {
@@ -134,7 +135,7 @@ class ExpiryRaces : public ::testing::Test {
   std::size_t jitter_ = 0;
 };
 
-TEST_F(ExpiryRaces, A_token_settles_once_at_most_and_never_after_the_next_epoch) {
+TEST_P(ExpiryRaces, A_token_settles_once_at_most_and_never_after_the_next_epoch) {
   std::vector<std::jthread> racers;
   for (std::size_t i = 0; i < settlers; ++i) {
     racers.push_back(racer([this](RecordedClient& client) { settle_all(client); }));
@@ -158,6 +159,13 @@ TEST_F(ExpiryRaces, A_token_settles_once_at_most_and_never_after_the_next_epoch)
   const std::vector<model::Remains> remains = {remains_of(*store_, "races")};
   EXPECT_NO_THROW(recorder_.check(remains));
 }
+
+// One slice has more than 5,000 races; all of them more than 500,000.
+int slices() {
+  const bool full = std::getenv("STRAND_TEST_FULL") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  return full ? 90 : 1;
+}
+INSTANTIATE_TEST_SUITE_P(Slices, ExpiryRaces, ::testing::Range(0, slices()));
 
 }  // namespace
 }  // namespace strand

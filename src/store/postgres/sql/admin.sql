@@ -214,14 +214,15 @@ create function check_dead(q queues, p_ids bigint[]) returns void language plpgs
 declare
   v_id bigint;
 begin
+  -- Whoever takes the same ones waits here, and then sees that they are gone.
+  perform 1 from (select id from dead where queue = q.id and id = any (p_ids) order by id
+                     for update) locked;
   select u into v_id from unnest(p_ids) u
    where not exists (select 1 from dead d where d.queue = q.id and d.id = u) limit 1;
   if v_id is not null then
     perform refuse('STNFD', format('queue ''%s'' has no dead letter %s; nothing was changed',
                                    q.name, v_id));
   end if;
-  perform 1 from (select id from dead where queue = q.id and id = any (p_ids) order by id
-                     for update) locked;
 end $$;
 
 create function redrive(p_queue text, p_ids bigint[], p_to text, p_queues_max bigint,
