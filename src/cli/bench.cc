@@ -60,7 +60,6 @@ void print_json(const BenchQueueOptions& options, const QueueBenchReport& report
       {"cycle_per_s", report.cycle_per_s},
       {"baseline_file_per_s", report.baseline_file_per_s},
       {"baseline_rocksdb_per_s", report.baseline_rocksdb_per_s},
-      {"baseline_postgres_per_s", report.baseline_postgres_per_s},
       {"latency_ms", boost::json::object{{"enqueue", to_json(report.enqueue_ms)},
                                          {"lease", to_json(report.lease_ms)},
                                          {"ack", to_json(report.ack_ms)}}},
@@ -73,6 +72,9 @@ void print_json(const BenchQueueOptions& options, const QueueBenchReport& report
       {"producers", bench.producers},
       {"consumers", bench.consumers},
       {"durability", bench.durability == Durability::sync ? "sync" : "async"}};
+  if (report.baseline_postgres_per_s > 0) {
+    object["baseline_postgres_per_s"] = report.baseline_postgres_per_s;
+  }
   if (report.backlog) {
     object["backlog"] = boost::json::object{{"messages", report.backlog->messages},
                                             {"reopen_s", report.backlog->reopen_s},

@@ -62,6 +62,10 @@ Result<Url> parse_url(std::string_view text) {
   if (scheme == "rocksdb") return on_disk(Url::Scheme::rocksdb, text, rest);
   if (scheme == "sqlite") return on_disk(Url::Scheme::sqlite, text, rest);
   if (scheme == "postgres" || scheme == "postgresql") {
+    if (text.find('\0') != std::string_view::npos) {
+      return failure(Errc::invalid_argument,
+                     fmt::format("\"{}\" has a zero byte in it", base::printable(text)));
+    }
     return Url{Url::Scheme::postgres, std::string(text)};
   }
   if (std::ranges::find(not_built, scheme) != not_built.end()) {

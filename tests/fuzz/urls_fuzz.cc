@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "fuzz/target.h"
+#include "store/postgres/location.h"
 #include "store/url.h"
 
 namespace strand::fuzz {
@@ -25,6 +26,20 @@ std::string_view scheme_of(store::Url::Scheme scheme) {
   return {};
 }
 
+void require_clear(const Error& error) {
+  FUZZ_REQUIRE(error.code == Errc::invalid_argument || error.code == Errc::unsupported,
+               "a URL is refused as bad, or as unsupported");
+  FUZZ_REQUIRE(!error.message.empty() && base::is_plain_text(error.message),
+               "a refusal is one line that a terminal can show");
+}
+
+void locate(const std::string& text) {
+  const auto location = postgres::parse_location(text);
+  if (!location) return require_clear(location.error());
+  FUZZ_REQUIRE(!location->schema.empty() && location->connections_max > 0,
+               "a store has a schema, and may connect to it");
+}
+
 void run(std::string_view text) {
   const auto url = store::parse_url(text);
   if (url) {
@@ -35,13 +50,10 @@ void run(std::string_view text) {
     FUZZ_REQUIRE(!on_disk || !url->rest.empty(), "a store on disk has a path");
     FUZZ_REQUIRE(!on_disk || url->rest.find('\0') == std::string::npos,
                  "a path with a zero byte would name another file than it says");
+    if (url->scheme == store::Url::Scheme::postgres) locate(url->rest);
     return;
   }
-  const Error& error = url.error();
-  FUZZ_REQUIRE(error.code == Errc::invalid_argument || error.code == Errc::unsupported,
-               "a URL is refused as bad, or as unsupported");
-  FUZZ_REQUIRE(!error.message.empty() && base::is_plain_text(error.message),
-               "a refusal is one line that a terminal can show");
+  require_clear(url.error());
 }
 
 const Target target("urls", run);
