@@ -107,17 +107,17 @@ $$;
 -- --- Lanes ---
 
 -- Locks lanes, always in the same order, so that two transactions do not wait for each other in a
--- circle.
-create function lock_ids(p_ids bigint[]) returns void language plpgsql as $$
+-- circle. Returns those that are still there.
+create function lock_ids(p_ids bigint[]) returns bigint[] language plpgsql as $$
 begin
-  perform 1 from (select l.id from lanes l where l.id = any (p_ids) order by l.queue, l.key
-                     for update) locked;
+  return array(select l.id from lanes l where l.id = any (p_ids) order by l.queue, l.key
+                  for update);
 end $$;
 
 -- Locks the lanes of these keys; those that there are not yet are made.
 create function lock_lanes(p_queues int[], p_keys bytea[]) returns void language plpgsql as $$
 declare
-  v_missing int;
+  v_locked bigint[];
 begin
   loop
     insert into lanes (id, queue, key, label)
@@ -129,15 +129,16 @@ begin
      where not exists (select 1 from lanes l where l.queue = w.queue and l.key = w.key)
     on conflict (queue, key) do nothing;
 
-    perform lock_ids(array(select l.id from unnest(p_queues, p_keys) as u (queue, key)
-                             join lanes l on l.queue = u.queue and l.key = u.key));
+    v_locked := lock_ids(array(select l.id from unnest(p_queues, p_keys) as u (queue, key)
+                                 join lanes l on l.queue = u.queue and l.key = u.key));
 
-    -- A lane that ended between the two statements is made again.
-    select count(*) into v_missing
-      from unnest(p_queues, p_keys) as u (queue, key)
-     where key is not null
-       and not exists (select 1 from lanes l where l.queue = u.queue and l.key = u.key);
-    exit when v_missing = 0;
+    -- A lane that ended while this waited is made again; or somebody else has made it again, and it
+    -- is another row, which is not locked yet.
+    exit when not exists (
+      select 1 from unnest(p_queues, p_keys) as u (queue, key)
+       where u.key is not null
+         and not exists (select 1 from lanes l where l.queue = u.queue and l.key = u.key
+                            and l.id = any (v_locked)));
   end loop;
 end $$;
 

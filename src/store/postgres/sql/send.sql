@@ -64,6 +64,7 @@ returns void language plpgsql as $$
 declare
   r record;
   v_told int;
+  v_joined int := 0;
 begin
   for r in
     update lanes l set
@@ -100,6 +101,7 @@ begin
      where l.queue = c.queue and l.key = c.key
     returning l.queue, l.key, l.turn, l.epoch, c.first, c.label as brought, l.label
   loop
+    v_joined := v_joined + 1;
     if r.turn is not null and r.queue is distinct from v_told then
       perform tell_queue(r.queue);
       v_told := r.queue;
@@ -110,6 +112,11 @@ begin
        where i.queue = r.queue and i.key = r.key and i.outcome is null and i.label <> r.label;
     end if;
   end loop;
+  -- A message without its lane would never be seen again.
+  if v_joined <> (select count(distinct (u.queue, u.key))
+                    from unnest(p_queues, p_keys) as u (queue, key) where u.key is not null) then
+    raise exception 'a lane vanished while messages came into it' using errcode = '40001';
+  end if;
 end $$;
 
 -- Whether a table of ids has more than so many that count, by the column that says until when they
