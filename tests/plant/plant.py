@@ -34,7 +34,7 @@ class Stage:
 
     program: str
     arguments: tuple = ()
-    store: str = ""  # for conformance_tests
+    store: str = ""  # for programs that run on every kind
     timeout_s: int = 120
 
     def label(self):
@@ -43,7 +43,7 @@ class Stage:
 
 UNIT = Stage("unit_tests", ("--gtest_fail_fast",), timeout_s=60)
 THREADS = Stage("threads_tests", ("--gtest_fail_fast",))
-QUEUE = Stage("queue_tests", ("--gtest_fail_fast",), timeout_s=60)
+QUEUE = Stage("queue_tests", ("--gtest_fail_fast",), "memory", timeout_s=60)
 SIM = Stage("strand-sim", ("--seeds", "2000", "--no-shrink"), timeout_s=300)
 
 
@@ -70,6 +70,7 @@ HANDFUL = ["token-of-the-queue-is-enough", "dedup-lost-at-restart", "hash-needs-
 def run_stage(stage, bug):
     """(the test that failed, or None; seconds)"""
     scratch = tempfile.mkdtemp(prefix="strand-plant-")
+    os.chmod(scratch, 0o711)  # as in run_tests.py
     env = {**os.environ, "TMPDIR": scratch, "TEST_TMPDIR": scratch, "STRAND_PLANT": bug}
     if stage.store:
         env["STRAND_CONFORMANCE_STORE"] = stage.store

@@ -214,13 +214,9 @@ Result<void> PostgresStore::check_tokens(const Transaction& transaction) const {
   return {};
 }
 
-Result<void> PostgresStore::check(const Transaction& transaction) const {
-  if (auto checked = check_transaction(transaction, limits_); !checked) return checked;
-  return check_tokens(transaction);
-}
-
 // What is known of a transaction's id goes before all that is wrong with the transaction.
-Result<Receipt> PostgresStore::refuse(const Transaction& transaction, Error error) {
+Result<Receipt> PostgresStore::refuse(const Transaction& transaction, Error error,
+                                      std::initializer_list<std::string_view> stronger) {
   if (!transaction.id) return std::unexpected(std::move(error));
   std::vector<Group> groups(1);
   groups.front().push_back(begin_statement(transaction, limits_));
@@ -228,7 +224,7 @@ Result<Receipt> PostgresStore::refuse(const Transaction& transaction, Error erro
   const auto answers = run(std::move(groups));
   const Failure& refusal = answers.front().error();
   const bool of_id = refusal.kind == Failure::Kind::refused &&
-                     (refusal.sqlstate == "STCON" || refusal.sqlstate == "STEXP");
+                     std::ranges::find(stronger, refusal.sqlstate) != stronger.end();
   return std::unexpected(of_id ? error_of(refusal, "the transaction") : std::move(error));
 }
 
@@ -237,8 +233,12 @@ std::vector<Result<Receipt>> PostgresStore::apply(std::span<const Transaction> t
   std::vector<const Transaction*> good;
   std::vector<Result<Receipt>*> answers;
   for (std::size_t i = 0; i < transactions.size(); ++i) {
-    if (auto checked = check(transactions[i]); !checked) {
-      results[i] = refuse(transactions[i], std::move(checked).error());
+    if (auto checked = check_transaction(transactions[i], limits_); !checked) {
+      results[i] = refuse(transactions[i], std::move(checked).error(), {"STCON"});
+      continue;
+    }
+    if (auto checked = check_tokens(transactions[i]); !checked) {
+      results[i] = refuse(transactions[i], std::move(checked).error(), {"STCON", "STEXP"});
       continue;
     }
     good.push_back(&transactions[i]);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -75,9 +76,10 @@ class PostgresStore final : public Store {
   void catch_up_wholly(Connection& connection);
 
   [[nodiscard]] bool nearly_full() const;
-  Result<void> check(const Transaction& transaction) const;
   Result<void> check_tokens(const Transaction& transaction) const;
-  Result<Receipt> refuse(const Transaction& transaction, Error error);
+  // The error, unless the database says one of the stronger ones of the transaction's id.
+  Result<Receipt> refuse(const Transaction& transaction, Error error,
+                         std::initializer_list<std::string_view> stronger);
   // All of them in one transaction of the database; nothing if that did not work.
   bool apply_together(std::span<const Transaction* const> transactions,
                       std::vector<Result<Receipt>*>& results);
