@@ -185,29 +185,29 @@ end $$;
 -- The same for all priorities at once, for requests that name no labels. Nothing of the bound's
 -- priority waits in front of its turn: what the index still has there is dead, and would be walked
 -- in vain, again and again, while somebody's old transaction keeps it from being cleaned away.
---
--- Lanes beyond those that p_messages can come from are not locked, unless others were faster.
 create function first_ready(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
-                            p_now bigint, p_limit int, p_messages int)
+                            p_now bigint, p_limit int)
 returns setof ready_entry language plpgsql as $$
 declare
-  v_lanes bigint[];
   v_count int := 0;
 begin
-  v_lanes := next_lanes(p_queue, p_bound_priority, p_bound_turn, p_owner, p_now, p_limit,
-                        p_messages);
-  if cardinality(v_lanes) > 0 then
+  if p_bound_priority > 0 then
     return query
       select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-       where l.id = any (v_lanes) and l.turn is not null
-       order by l.priority, l.turn for update skip locked;
-    if not found then
-      return query
-        select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-         where l.queue = p_queue and l.turn is not null and shows_itself(l, p_owner, p_now)
-         order by l.priority, l.turn limit p_limit for update skip locked;
-    end if;
+       where l.queue = p_queue and l.turn is not null and l.priority < p_bound_priority
+         and shows_itself(l, p_owner, p_now)
+       order by l.priority, l.turn limit p_limit for update skip locked;
+    get diagnostics v_count = row_count;
   end if;
+  if v_count < p_limit then
+    return query
+      select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
+       where l.queue = p_queue and l.turn is not null
+         and (l.priority, l.turn) >= (p_bound_priority, p_bound_turn)
+         and shows_itself(l, p_owner, p_now)
+       order by l.priority, l.turn limit p_limit - v_count for update skip locked;
+  end if;
+  v_count := 0;
   if p_bound_priority > 0 then
     return query
       select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
@@ -241,8 +241,7 @@ $$;
 
 -- The entries that are served next, locked: by priority, then by turn.
 create function best_ready(p_queue int, p_bound_priority int, p_bound_turn bigint,
-                           p_labels text[], p_owner text, p_now bigint, p_limit int,
-                           p_messages int)
+                           p_labels text[], p_owner text, p_now bigint, p_limit int)
 returns ready_entry[] language plpgsql as $$
 declare
   v_best ready_entry[] := '{}';
@@ -250,7 +249,7 @@ declare
 begin
   if p_labels is null then
     return array(select e from first_ready(p_queue, p_bound_priority, p_bound_turn, p_owner,
-                                           p_now, p_limit, p_messages) e
+                                           p_now, p_limit) e
                   order by e.priority, e.turn limit p_limit);
   end if;
   for p in 0 .. 3 loop
@@ -267,11 +266,11 @@ end $$;
 -- least p_starving long.
 create function pick_ready(p_queue int, p_bound_priority int, p_bound_turn bigint,
                            p_labels text[], p_owner text, p_now bigint, p_limit int,
-                           p_messages int, p_granted bigint, p_starving bigint)
+                           p_granted bigint, p_starving bigint)
 returns ready_entry[] language plpgsql as $$
 declare
   v_best ready_entry[] := best_ready(p_queue, p_bound_priority, p_bound_turn, p_labels, p_owner,
-                                     p_now, p_limit, p_messages);
+                                     p_now, p_limit);
   v_count int := cardinality(v_best);
   v_oldest ready_entry[];
   v_picked ready_entry[] := '{}';
@@ -538,7 +537,7 @@ begin
       end if;
     end if;
     v_entries := pick_ready(q.id, p_bound_priority, p_bound_turn, p_labels, p_owner, v_now,
-                            least(p_lanes, p_messages), p_messages, p_granted, q.starvation_after);
+                            least(p_lanes, p_messages), p_granted, q.starvation_after);
     v_ids := '{}';
     v_id_epochs := '{}';
     foreach e in array v_entries loop
