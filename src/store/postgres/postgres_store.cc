@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "store/contract/check.h"
+#include "store/postgres/backoff.h"
 #include "store/postgres/requests.h"
 #include "store/postgres/upkeep.h"
 
@@ -32,12 +33,6 @@ constexpr auto look_at_all_every = 15s;
 std::uint64_t random_word() {
   std::random_device device;
   return std::uint64_t{device()} << 32U | device();
-}
-
-void pause_before_attempt(int attempt) {
-  const auto longest = std::min(1 << attempt, 64);
-  std::this_thread::sleep_for(
-      std::chrono::milliseconds(random_word() % static_cast<std::uint64_t>(longest)));
 }
 
 }  // namespace
@@ -141,8 +136,10 @@ std::vector<GroupResult> PostgresStore::run(std::vector<Group> groups) {
   std::vector<std::size_t> waiting(count);
   for (std::size_t i = 0; i < count; ++i)
     waiting[i] = i;
+  // Two that met in a deadlock must not meet again.
+  Backoff backoff;
   for (int attempt = 0; !waiting.empty() && attempt < attempts_max; ++attempt) {
-    if (attempt > 0) pause_before_attempt(attempt);
+    if (attempt > 0) std::this_thread::sleep_for(backoff.next());
     auto connection = pool_.acquire(patience);
     if (!connection) {
       for (const std::size_t i : waiting) {
@@ -155,7 +152,7 @@ std::vector<GroupResult> PostgresStore::run(std::vector<Group> groups) {
     if (clock_) catch_up_wholly(**connection);
     std::vector<Group> sent = {catch_up()};
     for (const std::size_t i : waiting) {
-      sent.push_back(groups[i]);
+      sent.push_back(std::move(groups[i]));
       tell_time(sent.back());
     }
     auto answers = (*connection)->run(sent);
@@ -165,7 +162,11 @@ std::vector<GroupResult> PostgresStore::run(std::vector<Group> groups) {
       const bool repeat = !answer && (answer.error().repeatable() ||
                                       answer.error().kind == Failure::Kind::not_sent);
       results[waiting[i]] = std::move(answer);
-      if (repeat) again.push_back(waiting[i]);
+      if (!repeat) continue;
+      Group& group = groups[waiting[i]];
+      group = std::move(sent[i + 1]);
+      if (clock_) group.erase(group.begin());
+      again.push_back(waiting[i]);
     }
     waiting = std::move(again);
   }
@@ -278,6 +279,8 @@ bool PostgresStore::apply_together(std::span<const Transaction* const> transacti
     return transaction->durability == Durability::async;
   });
   add_durability(group, async);
+  // In one order for all of them: each would lock its own, and others the same the other way round.
+  group.push_back(lock_lanes(transactions));
   std::vector<TransactionPlan> plans;
   std::vector<std::size_t> begins;
   for (const Transaction* transaction : transactions) {
@@ -354,7 +357,9 @@ Result<Receipt> PostgresStore::stored_receipt(const TransactionId& id) {
 
 PostgresStore::Line PostgresStore::line(const std::string& queue) {
   const std::lock_guard lock(lines_mutex_);
-  Line& line = lines_[queue];
+  const auto known = lines_.find(queue);
+  if (known == lines_.end()) return {};
+  Line& line = known->second;
   const auto now = std::chrono::steady_clock::now();
   if (now - line.whole_at < look_at_all_every) return line;
   line.whole_at = now;

@@ -50,6 +50,16 @@ struct ContentColumns {
     delays.emplace_back(content.delay.count());
     ttls.push_back(duration(content.ttl));
   }
+  void put(Params& params) const {
+    params.byteas(keys)
+        .byteas(bodies)
+        .byteas(headers)
+        .int4s(std::span<const std::int32_t>(bytes))
+        .int4s(std::span<const std::int32_t>(priorities))
+        .int8s(delays)
+        .int8s(ttls)
+        .byteas(dedup_ids);
+  }
 };
 
 Statement send_statement(const std::vector<Send>& sends, const Limits& limits, MaybeNumber room) {
@@ -70,16 +80,9 @@ Statement send_statement(const std::vector<Send>& sends, const Limits& limits, M
       .sql =
           "select ids, duplicates::int[]::bigint[] from send($1, $2, $3, $4, $5, $6, $7, $8, "
           "$9, $10, $11, $12, $13, $14, $15, $16, $17)"};
-  statement.params.texts(queues)
-      .byteas(content.keys)
-      .byteas(content.bodies)
-      .byteas(content.headers)
-      .int4s(std::span<const std::int32_t>(content.bytes))
-      .int4s(std::span<const std::int32_t>(content.priorities))
-      .int8s(content.delays)
-      .int8s(content.ttls)
-      .byteas(content.dedup_ids)
-      .texts(labels)
+  statement.params.texts(queues);
+  content.put(statement.params);
+  statement.params.texts(labels)
       .byteas(names)
       .int8s(attempts)
       .texts(notice_queues)
@@ -105,18 +108,9 @@ Statement publish_statement(const std::vector<Publish>& publishes, const Limits&
       .sql =
           "select ids, duplicates::int[]::bigint[], matches::bigint[] from publish($1, $2, $3, "
           "$4, $5, $6, $7, $8, $9, $10, $11, $12)"};
-  statement.params.texts(topics)
-      .texts(patterns)
-      .byteas(content.keys)
-      .byteas(content.bodies)
-      .byteas(content.headers)
-      .int4s(std::span<const std::int32_t>(content.bytes))
-      .int4s(std::span<const std::int32_t>(content.priorities))
-      .int8s(content.delays)
-      .int8s(content.ttls)
-      .byteas(content.dedup_ids)
-      .int8(capped(limits.dedup_ids_max))
-      .int8(room);
+  statement.params.texts(topics).texts(patterns);
+  content.put(statement.params);
+  statement.params.int8(capped(limits.dedup_ids_max)).int8(room);
   return statement;
 }
 
@@ -438,7 +432,8 @@ TransactionPlan plan(const Transaction& transaction, const Limits& limits, bool 
   const std::size_t places =
       transaction.settles.size() + transaction.appends.size() + transaction.remove_histories.size();
   if (places > 1 || (places > 0 && !transaction.sends.empty())) {
-    add(lock_lanes(std::span(&transaction, 1)));
+    const Transaction* const one = &transaction;
+    add(lock_lanes(std::span(&one, 1)));
   }
   if (!transaction.remove_histories.empty()) {
     add(remove_histories_statement(transaction.remove_histories));
@@ -456,20 +451,20 @@ TransactionPlan plan(const Transaction& transaction, const Limits& limits, bool 
   return plan;
 }
 
-Statement lock_lanes(std::span<const Transaction> transactions) {
+Statement lock_lanes(std::span<const Transaction* const> transactions) {
   std::vector<std::int64_t> places;
   std::vector<MaybeText> queues, keys;
   const auto add = [&](const Token& token) {
     if (!is_unkeyed(token)) places.push_back(number(token.place()));
   };
-  for (const Transaction& transaction : transactions) {
-    for (const RemoveHistory& removal : transaction.remove_histories)
+  for (const Transaction* transaction : transactions) {
+    for (const RemoveHistory& removal : transaction->remove_histories)
       add(removal.token);
-    for (const Append& append : transaction.appends)
+    for (const Append& append : transaction->appends)
       add(append.token);
-    for (const Settle& settle : transaction.settles)
+    for (const Settle& settle : transaction->settles)
       add(settle.token);
-    for (const Send& send : transaction.sends) {
+    for (const Send& send : transaction->sends) {
       if (!send.key) continue;
       queues.emplace_back(send.queue);
       keys.emplace_back(*send.key);

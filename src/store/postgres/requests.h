@@ -36,7 +36,7 @@ TransactionPlan plan(const Transaction& transaction, const Limits& limits, bool 
 Statement begin_statement(const Transaction& transaction, const Limits& limits);
 
 // Locks all lanes that the transactions will touch, in one order for everybody.
-Statement lock_lanes(std::span<const Transaction> transactions);
+Statement lock_lanes(std::span<const Transaction* const> transactions);
 
 // `granted`: leases that this handle has given from the queue; `bound`: nothing of its priority
 // waits in front of it.

@@ -1,5 +1,17 @@
 -- Histories of instances, and records.
 
+-- The lane of a token, which is the lock of its instance; refuses unkeyed messages.
+create function held_instance(p_place bigint, p_epoch bigint, p_now bigint) returns lanes
+language plpgsql as $$
+begin
+  if is_message(p_place) then
+    perform held_message(p_place, p_epoch, p_now);
+    perform refuse('STARG', 'an unkeyed message has no history: send it with the key of its '
+                            'instance');
+  end if;
+  return held_lane(p_place, p_epoch, p_now);
+end $$;
+
 -- Removes histories of the lanes that the tokens hold, up to an execution (0: all of it).
 create function remove_histories(p_places bigint[], p_epochs bigint[], p_through bigint[])
 returns void language plpgsql as $$
@@ -9,11 +21,7 @@ declare
   t instances;
 begin
   for i in 1 .. cardinality(p_places) loop
-    if is_message(p_places[i]) then
-      perform held_message(p_places[i], p_epochs[i], v_now);
-      perform refuse_unkeyed_history();
-    end if;
-    l := held_lane(p_places[i], p_epochs[i], v_now);
+    l := held_instance(p_places[i], p_epochs[i], v_now);
     select * into t from instances where queue = l.queue and key = l.key;
     if p_through[i] = 0 then
       delete from events where instance = t.number;
@@ -32,11 +40,6 @@ begin
   end loop;
 end $$;
 
-create function refuse_unkeyed_history() returns void language plpgsql as $$
-begin
-  perform refuse('STARG', 'an unkeyed message has no history: send it with the key of its instance');
-end $$;
-
 -- Appends events. p_counts says how many of p_events belong to each append; p_closes closes the
 -- execution with that outcome.
 create function append_histories(p_places bigint[], p_epochs bigint[], p_executions bigint[],
@@ -53,11 +56,7 @@ declare
   v_length bigint;
 begin
   for i in 1 .. cardinality(p_places) loop
-    if is_message(p_places[i]) then
-      perform held_message(p_places[i], p_epochs[i], v_now);
-      perform refuse_unkeyed_history();
-    end if;
-    l := held_lane(p_places[i], p_epochs[i], v_now);
+    l := held_instance(p_places[i], p_epochs[i], v_now);
     select * into t from instances where queue = l.queue and key = l.key;
     v_open := t.number is not null and t.outcome is null;
     v_opens := p_executions[i] = coalesce(t.execution, 0) + 1 and not v_open;

@@ -538,8 +538,6 @@ begin
     end if;
     v_entries := pick_ready(q.id, p_bound_priority, p_bound_turn, p_labels, p_owner, v_now,
                             least(p_lanes, p_messages), p_granted, q.starvation_after);
-    v_ids := '{}';
-    v_id_epochs := '{}';
     foreach e in array v_entries loop
       exit when v_messages = 0;
       if e.lane is null then
@@ -588,8 +586,12 @@ begin
         from unnest(v_ids, v_id_epochs) as u (id, epoch)
        where m.queue = q.id and m.id = u.id;
     end if;
-    -- What was locked and not taken was hidden from others for a while.
-    if cardinality(v_places) < cardinality(v_entries) then perform tell_queue(q.id); end if;
+    -- What was locked and not taken was hidden from others for a while. With as many entries as were
+    -- asked for, there may be such beyond them.
+    if cardinality(v_places) < cardinality(v_entries)
+       or cardinality(v_entries) = least(p_lanes, p_messages) then
+      perform tell_queue(q.id);
+    end if;
   end if;
 
   if p_client is not null and cardinality(v_places) > 0 then
