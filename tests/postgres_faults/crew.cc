@@ -116,6 +116,25 @@ void Crew::wait_for_progress(std::uint64_t acks) {
   }
 }
 
+void Crew::wait_for_work(const JointRecord::Totals& least) const {
+  for (const Stamp begin = now();;) {
+    JointRecord record;
+    record.add(whole_record());
+    const JointRecord::Totals totals = record.totals();
+    if (totals.applied >= least.applied && totals.leased >= least.leased &&
+        totals.repeated >= least.repeated) {
+      return;
+    }
+    if (now() - begin > patience) {
+      throw std::runtime_error(
+          fmt::format("only {} transactions were applied, {} of them more than once, and {} lanes "
+                      "leased",
+                      totals.applied, totals.repeated, totals.leased));
+    }
+    std::this_thread::sleep_for(100ms);
+  }
+}
+
 void Crew::stop(bool producers) {
   for (Worker& worker : workers_) {
     if ((worker.role == "producer") != producers) continue;

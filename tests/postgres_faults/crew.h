@@ -40,6 +40,8 @@ class Crew {
   void kill_one();
   // Returns when so many more messages have been acked: whatever happened, the work goes on.
   void wait_for_progress(std::uint64_t acks = 20);
+  // Returns when all of them together have done at least so much, however slow the machine is.
+  void wait_for_work(const JointRecord::Totals& least) const;
 
   // Lets all finish, repeats what is unanswered, and works off what can be leased. Then the model
   // judges what all of them have seen: throws a model::Violation.

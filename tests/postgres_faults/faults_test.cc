@@ -53,6 +53,7 @@ class PostgresFaults : public ::testing::Test {
 
   // The model's judgement of what all have seen.
   JointRecord::Totals judge(Crew& crew) const {
+    crew.wait_for_work({.applied = 100, .repeated = 1, .leased = 50});
     try {
       const JointRecord::Totals totals = crew.finish();
       std::cout << fmt::format(
@@ -60,9 +61,6 @@ class PostgresFaults : public ::testing::Test {
           "attempts of unknown outcome, {} not begun\n",
           totals.applied, totals.refused, totals.repeated, totals.left, totals.leased,
           totals.unknown, totals.unavailable);
-      EXPECT_GT(totals.applied, 100);
-      EXPECT_GT(totals.leased, 50);
-      EXPECT_GT(totals.repeated, 0);
       return totals;
     } catch (const model::Violation& violation) {
       ADD_FAILURE() << violation.what() << "\nthe journals are in " << crew.folder().native()
@@ -96,6 +94,8 @@ TEST_F(PostgresFaults, Processes_that_are_killed_lose_nothing_and_repeat_nothing
   TestServer server(durable());
   Crew crew(server.fresh_database(), seed_, {});
   for (int kills = full() ? 200 : 12; kills > 0; --kills) {
+    // They work between the kills too, where starting takes longer than the naps.
+    if (kills % 4 == 0) crew.wait_for_progress();
     nap(300);
     crew.kill_one();
   }
