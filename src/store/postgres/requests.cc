@@ -32,6 +32,11 @@ MaybeText text(const std::optional<std::string>& value) {
   return value ? MaybeText(*value) : std::nullopt;
 }
 
+// What is empty is left out.
+MaybeText stated(std::string_view value) {
+  return value.empty() ? std::nullopt : MaybeText(value);
+}
+
 // The columns that sends and publications have in common.
 struct ContentColumns {
   std::vector<MaybeText> keys, bodies, headers, dedup_ids;
@@ -43,22 +48,23 @@ struct ContentColumns {
     keys.push_back(text(content.key));
     bodies.emplace_back(content.body);
     encoded.push_back(encode_headers(content.headers));
-    headers.emplace_back(encoded.back());
+    headers.push_back(stated(encoded.back()));
     dedup_ids.push_back(text(content.dedup_id));
     bytes.push_back(static_cast<std::int32_t>(content_bytes(content.body, content.headers)));
     priorities.push_back(static_cast<std::int32_t>(content.priority));
-    delays.emplace_back(content.delay.count());
+    delays.push_back(content.delay > Duration{} ? MaybeNumber(content.delay.count())
+                                                : std::nullopt);
     ttls.push_back(duration(content.ttl));
   }
   void put(Params& params) const {
-    params.byteas(keys)
+    params.sparse_byteas(keys)
         .byteas(bodies)
-        .byteas(headers)
+        .sparse_byteas(headers)
         .int4s(std::span<const std::int32_t>(bytes))
         .int4s(std::span<const std::int32_t>(priorities))
-        .int8s(delays)
-        .int8s(ttls)
-        .byteas(dedup_ids);
+        .sparse_int8s(delays)
+        .sparse_int8s(ttls)
+        .sparse_byteas(dedup_ids);
   }
 };
 
@@ -69,7 +75,7 @@ Statement send_statement(const std::vector<Send>& sends, const Limits& limits, M
   for (const Send& send : sends) {
     content.add(send);
     queues.emplace_back(send.queue);
-    labels.emplace_back(send.label);
+    labels.push_back(stated(send.label));
     names.push_back(text(send.name));
     attempts.push_back(send.max_attempts ? MaybeNumber(*send.max_attempts) : std::nullopt);
     notice_queues.push_back(send.dead_notice_to ? MaybeText(send.dead_notice_to->queue)
@@ -82,11 +88,11 @@ Statement send_statement(const std::vector<Send>& sends, const Limits& limits, M
           "$9, $10, $11, $12, $13, $14, $15, $16, $17)"};
   statement.params.texts(queues);
   content.put(statement.params);
-  statement.params.texts(labels)
-      .byteas(names)
-      .int8s(attempts)
-      .texts(notice_queues)
-      .byteas(notice_keys)
+  statement.params.sparse_texts(labels)
+      .sparse_byteas(names)
+      .sparse_int8s(attempts)
+      .sparse_texts(notice_queues)
+      .sparse_byteas(notice_keys)
       .int8(capped(limits.queues_max))
       .int8(capped(limits.dedup_ids_max))
       .int8(room);
@@ -136,7 +142,7 @@ Statement settle_statement(const std::vector<Settle>& settles, const Limits& lim
   for (const Settle& settle : settles) {
     tokens.add(settle.token);
     thens.push_back(static_cast<std::int32_t>(settle.then));
-    park_reasons.emplace_back(settle.park_reason);
+    park_reasons.push_back(stated(settle.park_reason));
     labels.push_back(text(settle.label));
     const auto& hint = settle.owner_hint;
     owners.push_back(hint ? MaybeText(hint->owner) : std::nullopt);
@@ -147,7 +153,7 @@ Statement settle_statement(const std::vector<Settle>& settles, const Limits& lim
       ids.push_back(number(static_cast<std::uint64_t>(outcome.id)));
       kinds.push_back(static_cast<std::int32_t>(outcome.kind));
       delays.push_back(duration(outcome.delay));
-      reasons.emplace_back(outcome.reason);
+      reasons.push_back(stated(outcome.reason));
     }
   }
   Statement statement{.sql =
@@ -155,16 +161,16 @@ Statement settle_statement(const std::vector<Settle>& settles, const Limits& lim
                           "$13, $14)"};
   tokens.put(statement.params);
   statement.params.int4s(std::span<const std::int32_t>(thens))
-      .byteas(park_reasons)
-      .texts(labels)
-      .texts(owners)
-      .int8s(valid)
-      .int8s(grace)
+      .sparse_byteas(park_reasons)
+      .sparse_texts(labels)
+      .sparse_texts(owners)
+      .sparse_int8s(valid)
+      .sparse_int8s(grace)
       .int4s(std::span<const std::int32_t>(of))
       .int8s(std::span<const std::int64_t>(ids))
       .int4s(std::span<const std::int32_t>(kinds))
-      .int8s(delays)
-      .byteas(reasons)
+      .sparse_int8s(delays)
+      .sparse_byteas(reasons)
       .int4(static_cast<std::int32_t>(limits.failures_kept_max));
   return statement;
 }

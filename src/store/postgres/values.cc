@@ -212,6 +212,28 @@ Params& Params::array(unsigned type, unsigned element_type, std::span<const Elem
   return *this;
 }
 
+template <class Element>
+Params& Params::sparse_array(unsigned type, unsigned element_type,
+                             std::span<const std::optional<Element>> values) {
+  if (std::ranges::any_of(values, [](const auto& value) { return value.has_value(); })) {
+    return array(type, element_type, values);
+  }
+  null(type);
+  return *this;
+}
+
+Params& Params::sparse_int8s(std::span<const std::optional<std::int64_t>> values) {
+  return sparse_array(oid::int8s, oid::int8, values);
+}
+
+Params& Params::sparse_texts(std::span<const std::optional<std::string_view>> values) {
+  return sparse_array(oid::texts, oid::text, values);
+}
+
+Params& Params::sparse_byteas(std::span<const std::optional<std::string_view>> values) {
+  return sparse_array(oid::byteas, oid::bytea, values);
+}
+
 Params& Params::int8s(std::span<const std::optional<std::int64_t>> values) {
   return array(oid::int8s, oid::int8, values);
 }

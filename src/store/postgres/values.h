@@ -33,6 +33,10 @@ class Params {
   Params& booleans(std::span<const bool> values);
   Params& texts(std::span<const std::optional<std::string_view>> values);
   Params& byteas(std::span<const std::optional<std::string_view>> values);
+  // The same, or NULL when none of them has a value.
+  Params& sparse_int8s(std::span<const std::optional<std::int64_t>> values);
+  Params& sparse_texts(std::span<const std::optional<std::string_view>> values);
+  Params& sparse_byteas(std::span<const std::optional<std::string_view>> values);
 
   [[nodiscard]] std::size_t size() const { return types_.size(); }
   // How much there is to send.
@@ -49,6 +53,9 @@ class Params {
   void end();
   void null(unsigned type);
   void bytes(unsigned type, std::string_view value);
+  template <class Element>
+  Params& sparse_array(unsigned type, unsigned element_type,
+                       std::span<const std::optional<Element>> values);
   template <class Element>
   Params& array(unsigned type, unsigned element_type, std::span<const Element> values);
 

@@ -1,26 +1,28 @@
 -- What time brings: delays, backoffs, hints, leases and TTLs that end. Each happens at its own time
 -- and in the order of the times, so that the outcome does not depend on how often this is called.
 
-create function due_now(p_now bigint) returns boolean language sql stable as $$
-  select exists (select 1 from messages where wakes_at <= p_now)
+create function due_now(p_now bigint) returns boolean language plpgsql stable as $$
+begin
+  return exists (select 1 from messages where wakes_at <= p_now)
       or exists (select 1 from lanes where lease_until <= p_now)
       or exists (select 1 from messages where lease_until <= p_now)
       or exists (select 1 from messages where ttl_at <= p_now)
-      or exists (select 1 from lanes where hint_until <= p_now)
-$$;
+      or exists (select 1 from lanes where hint_until <= p_now);
+end $$;
 
 -- When something will be due next, for whoever has to wake up then. A lane that its hint hides shows
 -- itself to others when its grace is over.
-create function next_due() returns bigint language sql stable as $$
-  select least((select min(wakes_at) from messages where wakes_at is not null),
+create function next_due() returns bigint language plpgsql stable as $$
+begin
+  return least((select min(wakes_at) from messages where wakes_at is not null),
                (select min(lease_until) from lanes where lease_until is not null),
                (select min(lease_until) from messages where lease_until is not null),
                (select min(ttl_at) from messages where ttl_at is not null),
                (select min(hint_until) from lanes where hint_until is not null),
                (select min(ready_since + hint_grace) from lanes
                  where hint_until is not null and turn is not null
-                   and ready_since + hint_grace > now_ms()))
-$$;
+                   and ready_since + hint_grace > now_ms()));
+end $$;
 
 -- Applies up to p_max things that are due; returns whether that was all. Of several processes one
 -- does it at a time, and rows that others hold are left for later.

@@ -82,17 +82,19 @@ begin
           case p_what when 'dead' then p_count else 0 end, p_bytes);
 end $$;
 
-create function live_count(p_queue int) returns bigint language sql stable as $$
-  select coalesce(sum(accepted - acked - expired - dropped - moved - purged - dead), 0)::bigint
-    from tallies where queue = p_queue
-$$;
+create function live_count(p_queue int) returns bigint language plpgsql stable as $$
+begin
+  return (select coalesce(sum(accepted - acked - expired - dropped - moved - purged - dead), 0)::bigint
+            from tallies where queue = p_queue);
+end $$;
 
 -- --- Who is told ---
 
 -- The channel is named like the schema. Equal notifications of one transaction are sent once.
-create function tell_queue(p_queue int) returns void language sql as $$
-  select pg_notify(current_schema(), 'q' || name) from queues where id = p_queue
-$$;
+create function tell_queue(p_queue int) returns void language plpgsql as $$
+begin
+  perform pg_notify(current_schema(), 'q' || name) from queues where id = p_queue;
+end $$;
 create function tell_lease(p_epoch bigint) returns void language sql as $$
   select pg_notify(current_schema(), 'l' || p_epoch)
 $$;
@@ -117,28 +119,29 @@ end $$;
 -- Locks the lanes of these keys; those that there are not yet are made.
 create function lock_lanes(p_queues int[], p_keys bytea[]) returns void language plpgsql as $$
 declare
-  v_locked bigint[];
+  v_queues int[];
+  v_keys bytea[];
+  v_locked int;
 begin
+  select array_agg(w.queue), array_agg(w.key) into v_queues, v_keys
+    from (select distinct u.queue, u.key from unnest(p_queues, p_keys) as u (queue, key)
+           where u.key is not null order by 1, 2) w;
   loop
     insert into lanes (id, queue, key, label)
     select nextval('numbers'), w.queue, w.key,
            coalesce((select i.label from instances i
                       where i.queue = w.queue and i.key = w.key and i.outcome is null), '')
-      from (select distinct queue, key from unnest(p_queues, p_keys) as u (queue, key)
-             where key is not null order by queue, key) w
+      from unnest(v_queues, v_keys) as w (queue, key)
      where not exists (select 1 from lanes l where l.queue = w.queue and l.key = w.key)
     on conflict (queue, key) do nothing;
 
-    v_locked := lock_ids(array(select l.id from unnest(p_queues, p_keys) as u (queue, key)
-                                 join lanes l on l.queue = u.queue and l.key = u.key));
-
+    perform 1 from (select l.id from unnest(v_queues, v_keys) with ordinality as u (queue, key, n)
+                      join lanes l on l.queue = u.queue and l.key = u.key
+                     order by u.n for update of l) locked;
+    get diagnostics v_locked = row_count;
     -- A lane that ended while this waited is made again; or somebody else has made it again, and it
     -- is another row, which is not locked yet.
-    exit when not exists (
-      select 1 from unnest(p_queues, p_keys) as u (queue, key)
-       where u.key is not null
-         and not exists (select 1 from lanes l where l.queue = u.queue and l.key = u.key
-                            and l.id = any (v_locked)));
+    exit when v_locked = cardinality(v_keys);
   end loop;
 end $$;
 
@@ -169,7 +172,8 @@ begin
 end $$;
 
 -- Writes the copy as it is, without drawing conclusions.
-create function store_lane(l lanes) returns void language sql as $$
+create function store_lane(l lanes) returns void language plpgsql as $$
+begin
   update lanes set
     label = l.label, live = l.live, carried = l.carried, waiting = l.waiting, backoff = l.backoff,
     woken_0 = l.woken_0, woken_1 = l.woken_1, woken_2 = l.woken_2, woken_3 = l.woken_3,
@@ -179,8 +183,8 @@ create function store_lane(l lanes) returns void language sql as $$
     request_number = l.request_number, park_reason = l.park_reason,
     isolate_next = l.isolate_next, hint_owner = l.hint_owner, hint_until = l.hint_until,
     hint_grace = l.hint_grace, last_time = l.last_time
-  where id = l.id
-$$;
+  where id = l.id;
+end $$;
 
 -- Ends a change: gives the lane its turn or takes it away, and forgets it when nothing is left.
 create function save_lane(l lanes, p_now bigint) returns void language plpgsql as $$
@@ -254,12 +258,13 @@ $$;
 
 -- A body that nobody shares any more goes. Of two who leave at the same time neither may see that
 -- the other does: upkeep finds what they left.
-create function release_body(p_body bigint) returns void language sql as $$
+create function release_body(p_body bigint) returns void language plpgsql as $$
+begin
   delete from bodies b where b.id = p_body
      and not exists (select 1 from messages m where m.body_at = p_body)
      and not exists (select 1 from dead d where d.body_at = p_body)
-     and not exists (select 1 from retained r where r.id = p_body)
-$$;
+     and not exists (select 1 from retained r where r.id = p_body);
+end $$;
 
 -- Tells whoever wants to know that the message has ended. The message says so itself, or its queue
 -- for dead letters; of notices no setting tells, or queues that name each other were never done.

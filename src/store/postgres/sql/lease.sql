@@ -314,21 +314,23 @@ end $$;
 
 -- Whether anything more urgent is ready.
 create function exists_above(p_queue int, p_priority int) returns boolean
-language sql stable as $$
-  select exists (select 1 from lanes l
+language plpgsql stable as $$
+begin
+  return exists (select 1 from lanes l
                   where l.queue = p_queue and l.priority < p_priority and l.turn is not null)
       or exists (select 1 from messages m
-                  where m.queue = p_queue and m.priority < p_priority and m.turn is not null)
-$$;
+                  where m.queue = p_queue and m.priority < p_priority and m.turn is not null);
+end $$;
 
 -- Whether anything less urgent is ready.
 create function exists_below(p_queue int, p_priority int) returns boolean
-language sql stable as $$
-  select exists (select 1 from lanes l
+language plpgsql stable as $$
+begin
+  return exists (select 1 from lanes l
                   where l.queue = p_queue and l.priority > p_priority and l.turn is not null)
       or exists (select 1 from messages m
-                  where m.queue = p_queue and m.priority > p_priority and m.turn is not null)
-$$;
+                  where m.queue = p_queue and m.priority > p_priority and m.turn is not null);
+end $$;
 
 -- Whether a request can have all that waits in these lanes, as it mostly can, and nothing is due in
 -- them that another process has yet to apply.
@@ -343,53 +345,6 @@ begin
      and (select sum(m.bytes) filter (where m.wakes_at is null) <= p_bytes
                  and not coalesce(bool_or(m.wakes_at <= p_now or m.ttl_at <= p_now), false)
             from messages m where m.lane = any (p_lanes));
-end $$;
-
--- Leases lanes with all that is visible in them. They are locked, and have nothing out of the way.
-create function lease_whole_lanes(p_queue int, p_lanes bigint[], p_turns bigint[],
-                                  p_epochs bigint[], p_until bigint, p_client bigint,
-                                  p_number bigint)
-returns setof granted language plpgsql as $$
-begin
-  update lanes l set epoch = u.epoch, lease_until = p_until, cursor = 1, isolated = false,
-                     graced = false, request_client = p_client, request_number = p_number,
-                     turn = null, ready_since = null,
-                     carried = l.woken_0 + l.woken_1 + l.woken_2 + l.woken_3,
-                     woken_0 = 0, woken_1 = 0, woken_2 = 0, woken_3 = 0
-    from unnest(p_lanes, p_epochs) as u (id, epoch) where l.id = u.id;
-  return query
-    with leased as (
-      update messages m set epoch = u.epoch, pulled = 0, deliveries = m.deliveries + 1, ttl_at = null
-        from unnest(p_lanes, p_epochs) with ordinality as u (lane, epoch, n)
-       where m.lane = u.lane and m.wakes_at is null and m.epoch is null
-      returning u.n::int, m.lane, m.id, m.priority, m.body, m.body_at, m.headers, m.deliveries,
-                m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic)
-    select t.n, p_epochs[t.n], lane_place(p_queue, t.lane), l.key, l.label, p_until, 1::bigint,
-           false, false, p_turns[t.n], l.priority, t.id, coalesce(t.body, b.body, ''), t.headers,
-           t.priority, t.deliveries, t.attempts, t.enqueued_at, t.due, t.expires_at, t.name,
-           t.topic
-      from leased t join lanes l on l.id = t.lane left join bodies b on b.id = t.body_at;
-end $$;
-
--- The same for unkeyed messages.
-create function lease_messages(p_queue int, p_ids bigint[], p_turns bigint[], p_epochs bigint[],
-                               p_until bigint, p_client bigint, p_number bigint)
-returns setof granted language plpgsql as $$
-begin
-  return query
-    with leased as (
-      update messages m set epoch = w.epoch, lease_until = p_until, deliveries = m.deliveries + 1,
-                            turn = null, ready_since = null, ttl_at = null, pulled = 0,
-                            request_client = p_client, request_number = p_number
-        from unnest(p_ids, p_epochs) with ordinality as w (id, epoch, n)
-       where m.queue = p_queue and m.id = w.id
-      returning w.n::int, m.id, m.label, m.priority, m.body, m.body_at, m.headers, m.deliveries,
-                m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic)
-    select t.n, p_epochs[t.n], message_place(p_queue, t.id), null::bytea, t.label, p_until,
-           1::bigint, false, false, p_turns[t.n], t.priority, t.id, coalesce(t.body, b.body, ''),
-           t.headers, t.priority, t.deliveries, t.attempts, t.enqueued_at, t.due, t.expires_at,
-           t.name, t.topic
-      from leased t left join bodies b on b.id = t.body_at;
 end $$;
 
 -- Locks what is served next, if it is simple: only lanes that can be had whole, or only unkeyed
@@ -523,12 +478,44 @@ begin
         v_epochs := array(select nextval('epochs') from unnest(c.ids));
         if c.are_lanes then
           v_places := array(select lane_place(q.id, u) from unnest(c.ids) u);
-          return query select * from lease_whole_lanes(q.id, c.ids, c.turns, v_epochs, v_until,
-                                                       p_client, p_number);
+          update lanes t set epoch = u.epoch, lease_until = v_until, cursor = 1, isolated = false,
+                             graced = false, request_client = p_client, request_number = p_number,
+                             turn = null, ready_since = null,
+                             carried = t.woken_0 + t.woken_1 + t.woken_2 + t.woken_3,
+                             woken_0 = 0, woken_1 = 0, woken_2 = 0, woken_3 = 0
+            from unnest(c.ids, v_epochs) as u (id, epoch) where t.id = u.id;
+          return query
+            with leased as (
+              update messages m set epoch = u.epoch, pulled = 0, deliveries = m.deliveries + 1,
+                                    ttl_at = null
+                from unnest(c.ids, v_epochs, c.turns) with ordinality as u (lane, epoch, turn, n)
+               where m.lane = u.lane and m.wakes_at is null and m.epoch is null
+              returning u.n::int, u.turn, m.lane, m.epoch, m.id, m.priority, m.body, m.body_at,
+                        m.headers, m.deliveries, m.attempts, m.enqueued_at, m.due, m.expires_at,
+                        m.name, m.topic)
+            select g.n, g.epoch, lane_place(q.id, g.lane), t.key, t.label, v_until, 1::bigint,
+                   false, false, g.turn, t.priority, g.id, coalesce(g.body, b.body, ''), g.headers,
+                   g.priority, g.deliveries, g.attempts, g.enqueued_at, g.due, g.expires_at,
+                   g.name, g.topic
+              from leased g join lanes t on t.id = g.lane left join bodies b on b.id = g.body_at;
         else
           v_places := array(select message_place(q.id, u) from unnest(c.ids) u);
-          return query select * from lease_messages(q.id, c.ids, c.turns, v_epochs, v_until,
-                                                    p_client, p_number);
+          return query
+            with leased as (
+              update messages m set epoch = u.epoch, lease_until = v_until,
+                                    deliveries = m.deliveries + 1, turn = null, ready_since = null,
+                                    ttl_at = null, pulled = 0, request_client = p_client,
+                                    request_number = p_number
+                from unnest(c.ids, v_epochs, c.turns) with ordinality as u (id, epoch, turn, n)
+               where m.queue = q.id and m.id = u.id
+              returning u.n::int, u.turn, m.epoch, m.id, m.label, m.priority, m.body, m.body_at,
+                        m.headers, m.deliveries, m.attempts, m.enqueued_at, m.due, m.expires_at,
+                        m.name, m.topic)
+            select g.n, g.epoch, message_place(q.id, g.id), null::bytea, g.label, v_until,
+                   1::bigint, false, false, g.turn, g.priority, g.id,
+                   coalesce(g.body, b.body, ''), g.headers, g.priority, g.deliveries, g.attempts,
+                   g.enqueued_at, g.due, g.expires_at, g.name, g.topic
+              from leased g left join bodies b on b.id = g.body_at;
         end if;
         if p_client is not null then
           perform remember_request(p_client, p_number, v_now + p_window, v_places, v_epochs);
@@ -605,21 +592,23 @@ end $$;
 
 create function remember_request(p_client bigint, p_number bigint, p_forget_at bigint,
                                  p_places bigint[], p_epochs bigint[]) returns void
-language sql as $$
+language plpgsql as $$
+begin
   insert into requests values (p_client, p_number, p_forget_at, p_places, p_epochs)
   on conflict (client, number) do update
-    set forget_at = excluded.forget_at, places = excluded.places, epochs = excluded.epochs
-$$;
+    set forget_at = excluded.forget_at, places = excluded.places, epochs = excluded.epochs;
+end $$;
 
 create function any_current(p_places bigint[], p_epochs bigint[]) returns boolean
-language sql stable as $$
-  select exists (select 1 from unnest(p_places, p_epochs) as g (place, epoch)
+language plpgsql stable as $$
+begin
+  return exists (select 1 from unnest(p_places, p_epochs) as g (place, epoch)
     where exists (select 1 from lanes l where not is_message(g.place)
                      and l.id = number_of(g.place) and l.epoch = g.epoch)
        or exists (select 1 from messages m where is_message(g.place)
                      and m.queue = queue_of(g.place) and m.id = number_of(g.place)
-                     and m.epoch = g.epoch))
-$$;
+                     and m.epoch = g.epoch));
+end $$;
 
 create function refuse_lost(p_epoch bigint) returns void language plpgsql as $$
 begin

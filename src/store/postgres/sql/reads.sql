@@ -56,12 +56,13 @@ begin
      order by m.due, m.id limit p_limit;
 end $$;
 
-create function behind_barrier(l lanes) returns bigint language sql stable as $$
-  select l.woken_0 + l.woken_1 + l.woken_2 + l.woken_3 -
+create function behind_barrier(l lanes) returns bigint language plpgsql stable as $$
+begin
+  return l.woken_0 + l.woken_1 + l.woken_2 + l.woken_3 -
          (select count(*) from messages m
            where m.lane = l.id and (m.due, m.id) < (l.barrier_due, l.barrier_id)
-             and m.wakes_at is null and m.epoch is null)
-$$;
+             and m.wakes_at is null and m.epoch is null);
+end $$;
 
 create function stats(p_queue text,
                       out accepted bigint, out acked bigint, out expired bigint,

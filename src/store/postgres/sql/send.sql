@@ -1,7 +1,7 @@
 -- How messages come in: sends, publications, notices, what is redriven.
 
--- Accepts messages, in this order, and returns their ids. The arrays are parallel; the queues
--- exist. Lanes are locked here if they are not yet.
+-- Accepts messages, in this order, and returns their ids. The arrays are parallel, and null where
+-- no message has such a thing; the queues exist. Lanes are locked here if they are not yet.
 create function accept(p_now bigint, p_queues int[], p_keys bytea[], p_bodies bytea[],
                        p_body_ats bigint[], p_headers bytea[], p_bytes int[], p_priorities int[],
                        p_delays bigint[], p_ttls bigint[], p_labels text[], p_names bytea[],
@@ -12,47 +12,80 @@ declare
   v_ids bigint[];
   v_soon bigint;
   v_keyed boolean;
+  v_one boolean := p_queues[1] = all (p_queues);
   v_tell record;
 begin
   -- Ids are taken under the locks of the lanes: their order has to be that of commits.
   select bool_or(k is not null) into v_keyed from unnest(p_keys) k;
   if v_keyed then perform lock_lanes(p_queues, p_keys); end if;
-  select array_agg(nextval('numbers')) into v_ids from unnest(p_queues);
+  v_ids := array(select nextval('numbers') from unnest(p_queues));
 
-  -- Acceptance in a lane is never before that of the message in front, whatever the clocks say.
-  insert into messages (queue, id, lane, due, priority, bytes, enqueued_at, expires_at, ttl_at,
-                        wakes_at, turn, ready_since, notice, max_attempts, label, name,
-                        notice_queue, notice_key, topic, headers, body_at, body)
-  select a.queue, a.id, a.lane, a.at + a.delay, a.priority, a.bytes, a.at, a.at + a.ttl,
-         a.at + a.ttl, case when a.delay > 0 then a.at + a.delay end,
-         case when a.lane is null and a.delay = 0 then a.id end,
-         case when a.lane is null and a.delay = 0 then p_now end,
-         p_notice, a.max_attempts, a.label, a.name, a.notice_queue, a.notice_key, a.topic,
-         nullif(a.headers, ''), a.body_at, case when a.body_at is null then a.body end
-    from (select u.*, l.id as lane, greatest(p_now, l.last_time) as at,
-                 coalesce(u.own_ttl, q.ttl) as ttl
-            from unnest(v_ids, p_queues, p_keys, p_bodies, p_body_ats, p_headers, p_bytes,
-                        p_priorities, p_delays, p_ttls, p_labels, p_names, p_max_attempts,
-                        p_notice_queues, p_notice_keys, p_topics)
-                 as u (id, queue, key, body, body_at, headers, bytes, priority, delay, own_ttl,
-                       label, name, max_attempts, notice_queue, notice_key, topic)
-            join queues q on q.id = u.queue
-            left join lanes l on l.queue = u.queue and l.key = u.key) a;
+  if v_keyed or not v_one then
+    -- Acceptance in a lane is never before that of the message in front, whatever the clocks say.
+    insert into messages (queue, id, lane, due, priority, bytes, enqueued_at, expires_at, ttl_at,
+                          wakes_at, turn, ready_since, notice, max_attempts, label, name,
+                          notice_queue, notice_key, topic, headers, body_at, body)
+    select a.queue, a.id, a.lane, a.at + a.delay, a.priority, a.bytes, a.at, a.at + a.ttl,
+           a.at + a.ttl, case when a.delay > 0 then a.at + a.delay end,
+           case when a.lane is null and a.delay = 0 then a.id end,
+           case when a.lane is null and a.delay = 0 then p_now end,
+           p_notice, a.max_attempts, coalesce(a.label, ''), a.name, a.notice_queue, a.notice_key,
+           a.topic, nullif(a.headers, ''), a.body_at, case when a.body_at is null then a.body end
+      from (select u.id, u.queue, u.body, u.body_at, u.headers, u.bytes, u.priority,
+                   coalesce(u.after, 0) as delay, u.label, u.name, u.max_attempts, u.notice_queue,
+                   u.notice_key, u.topic, l.id as lane, greatest(p_now, l.last_time) as at,
+                   coalesce(u.own_ttl, q.ttl) as ttl
+              from unnest(v_ids, p_queues, p_keys, p_bodies, p_body_ats, p_headers, p_bytes,
+                          p_priorities, p_delays, p_ttls, p_labels, p_names, p_max_attempts,
+                          p_notice_queues, p_notice_keys, p_topics)
+                   as u (id, queue, key, body, body_at, headers, bytes, priority, after, own_ttl,
+                         label, name, max_attempts, notice_queue, notice_key, topic)
+              join queues q on q.id = u.queue
+              left join lanes l on l.queue = u.queue and l.key = u.key) a;
+  else
+    -- The same for unkeyed messages of one queue.
+    insert into messages (queue, id, due, priority, bytes, enqueued_at, expires_at, ttl_at,
+                          wakes_at, turn, ready_since, notice, max_attempts, label, name,
+                          notice_queue, notice_key, topic, headers, body_at, body)
+    select p_queues[1], u.id, p_now + coalesce(u.after, 0), u.priority, u.bytes, p_now,
+           p_now + coalesce(u.own_ttl, q.ttl), p_now + coalesce(u.own_ttl, q.ttl),
+           case when u.after > 0 then p_now + u.after end,
+           case when u.after > 0 then null else u.id end,
+           case when u.after > 0 then null else p_now end,
+           p_notice, u.max_attempts, coalesce(u.label, ''), u.name, u.notice_queue, u.notice_key,
+           u.topic, nullif(u.headers, ''), u.body_at, case when u.body_at is null then u.body end
+      from queues q,
+           unnest(v_ids, p_bodies, p_body_ats, p_headers, p_bytes, p_priorities, p_delays, p_ttls,
+                  p_labels, p_names, p_max_attempts, p_notice_queues, p_notice_keys, p_topics)
+           as u (id, body, body_at, headers, bytes, priority, after, own_ttl, label, name,
+                 max_attempts, notice_queue, notice_key, topic)
+     where q.id = p_queues[1];
+  end if;
 
   if v_keyed then
     perform join_lanes(p_now, v_ids, p_queues, p_keys, p_priorities, p_delays, p_labels);
   end if;
 
-  insert into tallies (queue, accepted, bytes)
-  select u.queue, count(*), sum(u.bytes + 144)
-    from unnest(p_queues, p_bytes) as u (queue, bytes) group by u.queue;
+  if v_one then
+    insert into tallies (queue, accepted, bytes)
+    select p_queues[1], count(*), sum(u.bytes + 144) from unnest(p_bytes) as u (bytes);
+  else
+    insert into tallies (queue, accepted, bytes)
+    select u.queue, count(*), sum(u.bytes + 144)
+      from unnest(p_queues, p_bytes) as u (queue, bytes) group by u.queue;
+  end if;
 
-  for v_tell in select distinct u.queue from unnest(p_queues, p_keys, p_delays) as u (queue, key, delay)
-                 where u.key is null and u.delay = 0 loop
-    perform tell_queue(v_tell.queue);
-  end loop;
-  select min(delay) into v_soon from unnest(p_delays) as u (delay) where delay > 0;
-  if v_soon < 1000 then perform tell_due(p_now + v_soon); end if;
+  if v_keyed or not v_one or p_delays is not null then
+    for v_tell in select distinct u.queue
+                    from unnest(p_queues, p_keys, p_delays) as u (queue, key, after)
+                   where u.key is null and coalesce(u.after, 0) = 0 loop
+      perform tell_queue(v_tell.queue);
+    end loop;
+    select min(u) into v_soon from unnest(p_delays) u where u > 0;
+    if v_soon < 1000 then perform tell_due(p_now + v_soon); end if;
+  else
+    perform tell_queue(p_queues[1]);
+  end if;
   return v_ids;
 end $$;
 
@@ -86,17 +119,19 @@ begin
       turn = case when l.turn is null and l.epoch is null and l.park_reason is null
                        and l.barrier_due is null then c.first else l.turn end
       from (select u.queue, u.key, count(*) as total,
-                   count(*) filter (where u.delay > 0) as waiting,
-                   count(*) filter (where u.delay = 0 and u.priority = 0) as woken_0,
-                   count(*) filter (where u.delay = 0 and u.priority = 1) as woken_1,
-                   count(*) filter (where u.delay = 0 and u.priority = 2) as woken_2,
-                   count(*) filter (where u.delay = 0 and u.priority = 3) as woken_3,
-                   min(u.id) filter (where u.delay = 0) as first,
-                   min(u.priority) filter (where u.delay = 0) as best,
+                   count(*) filter (where u.later) as waiting,
+                   count(*) filter (where not u.later and u.priority = 0) as woken_0,
+                   count(*) filter (where not u.later and u.priority = 1) as woken_1,
+                   count(*) filter (where not u.later and u.priority = 2) as woken_2,
+                   count(*) filter (where not u.later and u.priority = 3) as woken_3,
+                   min(u.id) filter (where not u.later) as first,
+                   min(u.priority) filter (where not u.later) as best,
                    (array_agg(u.label order by u.id) filter (where u.label <> ''))[1] as label
-              from unnest(p_ids, p_queues, p_keys, p_priorities, p_delays, p_labels)
-                   as u (id, queue, key, priority, delay, label)
-             where u.key is not null
+              from (select w.id, w.queue, w.key, w.priority, w.label,
+                           coalesce(w.after, 0) > 0 as later
+                      from unnest(p_ids, p_queues, p_keys, p_priorities, p_delays, p_labels)
+                           as w (id, queue, key, priority, after, label)
+                     where w.key is not null) u
              group by u.queue, u.key) c
      where l.queue = c.queue and l.key = c.key
     returning l.queue, l.key, l.turn, l.epoch, c.first, c.label as brought, l.label
@@ -271,10 +306,9 @@ begin
       perform check_room(p_room, (select sum(b + 144) from unnest(p_bytes) b)::bigint);
     end if;
     perform check_lengths(v_queues);
-    ids := accept(v_now, v_queues, p_keys, p_bodies, array_fill(null::bigint, array[v_count]),
-                  p_headers, p_bytes, p_priorities, p_delays, p_ttls, p_labels, p_names,
-                  p_max_attempts, p_notice_queues, p_notice_keys,
-                  array_fill(null::text, array[v_count]), false);
+    ids := accept(v_now, v_queues, p_keys, p_bodies, null, p_headers, p_bytes, p_priorities,
+                  p_delays, p_ttls, p_labels, p_names, p_max_attempts, p_notice_queues,
+                  p_notice_keys, null, false);
   end if;
 
   for i in 1 .. case when v_dedup then v_count else 0 end loop

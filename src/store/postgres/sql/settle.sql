@@ -14,6 +14,7 @@ end $$;
 
 -- Settles leases, in order. The outcomes are parallel arrays of their own; p_of says to which
 -- settle each belongs. Kinds: 0 ack, 1 retry, 2 dead, 3 release. Then: 0 end, 1 keep, 2 park.
+-- Arrays of what none of them has, or only empty ones, are null.
 create function settle(p_places bigint[], p_epochs bigint[], p_thens int[], p_park_reasons bytea[],
                        p_labels text[], p_hint_owners text[], p_hint_valid bigint[],
                        p_hint_grace bigint[], p_of int[], p_ids bigint[], p_kinds int[],
@@ -26,6 +27,9 @@ declare
   v_done boolean[];
 begin
   perform share_queue(q) from (select distinct queue_of(u) as q from unnest(p_places) u order by 1) w;
+  if ack_each(p_places, p_epochs, p_labels, p_hint_owners, p_of, p_ids, p_kinds, v_now) then
+    return;
+  end if;
   perform lock_ids(array(select number_of(u) from unnest(p_places) u where not is_message(u)));
   perform check_settled_once(p_places, p_epochs, v_now);
   if exists (select 1 from unnest(p_places, p_labels, p_hint_owners) as u (place, label, owner)
@@ -33,6 +37,11 @@ begin
     v_done := array_fill(false, array[cardinality(p_places)]);  -- refused below
   else
     v_done := ack_messages(p_places, p_epochs, p_of, p_ids, p_kinds, v_now);
+    if true = all (v_done) then return; end if;
+  end if;
+  if ack_lanes(p_places, p_epochs, p_thens, p_labels, p_hint_owners, p_of, p_ids, p_kinds, v_done,
+               v_now) then
+    return;
   end if;
   for i in 1 .. cardinality(p_places) loop
     v_to := v_from;
@@ -69,6 +78,46 @@ begin
     perform refuse('STARG', format('the transaction settles the lease with epoch %s twice; put all '
                                    'outcomes into one settle', r.epoch));
   end loop;
+end $$;
+
+-- When all leases are of unkeyed messages, each different and just acked, they end all at once.
+-- Returns whether it was so.
+create function ack_each(p_places bigint[], p_epochs bigint[], p_labels text[],
+                         p_hint_owners text[], p_of int[], p_ids bigint[], p_kinds int[],
+                         p_now bigint) returns boolean
+language plpgsql as $$
+declare
+  v_gone bigint[];
+  v_bodies bigint[];
+  v_first bigint;
+begin
+  if p_labels is not null or p_hint_owners is not null or cardinality(p_ids) <> cardinality(p_places)
+     or 0 <> any (p_kinds)
+     or exists (select 1 from unnest(p_places, p_of, p_ids) with ordinality as u (place, of, id, n)
+                 where u.of <> u.n or not is_message(u.place) or number_of(u.place) <> u.id)
+     or (cardinality(p_ids) > 1
+         and (select count(distinct (u.place, u.epoch)) from unnest(p_places, p_epochs) as u (place, epoch))
+             < cardinality(p_ids)) then
+    return false;
+  end if;
+  with gone as (
+    delete from messages m
+     using unnest(p_places, p_epochs, p_ids) as u (place, epoch, id)
+     where m.queue = queue_of(u.place) and m.id = u.id and m.epoch = u.epoch
+       and m.lease_until > p_now
+    returning m.queue, m.id, m.bytes, m.body_at),
+  counted as (
+    insert into tallies (queue, acked, bytes)
+    select g.queue, count(*), -sum(g.bytes + 144) from gone g group by g.queue)
+  select array_agg(g.id), array_agg(g.body_at) filter (where g.body_at is not null)
+    into v_gone, v_bodies from gone g;
+  if v_gone is null or cardinality(v_gone) < cardinality(p_ids) then
+    select u.epoch into v_first from unnest(p_epochs, p_ids) with ordinality as u (epoch, id, n)
+     where v_gone is null or u.id <> all (v_gone) order by u.n limit 1;
+    perform refuse_lost(v_first);
+  end if;
+  if v_bodies is not null then perform release_body(b) from unnest(v_bodies) b; end if;
+  return true;
 end $$;
 
 -- Unkeyed messages that are just acked, which is most of them, go all at once. Returns which
@@ -118,6 +167,81 @@ begin
   return v_done;
 end $$;
 
+-- When all settles that are left are of lanes, and end their leases with acks of all that these
+-- carry, as they mostly do, all goes by sets. Returns whether it was so; p_done are the settles that
+-- are not left.
+create function ack_lanes(p_places bigint[], p_epochs bigint[], p_thens int[], p_labels text[],
+                          p_hint_owners text[], p_of int[], p_ids bigint[], p_kinds int[],
+                          p_done boolean[], p_now bigint) returns boolean
+language plpgsql as $$
+declare
+  v_settles int[];
+  v_lanes bigint[];
+  v_counts int[];
+  v_gone_of int[];
+  v_gone bigint[];
+  v_bodies bigint[];
+  r record;
+begin
+  select array_agg(c.of), array_agg(l.id), array_agg(c.count) into v_settles, v_lanes, v_counts
+    from (select o.of, count(*)::int as count
+            from unnest(p_of, p_kinds) as o (of, kind)
+           where not is_message(p_places[o.of])
+           group by o.of having bool_and(o.kind = 0) order by o.of) c
+    join lanes l on l.id = number_of(p_places[c.of])
+   where p_thens[c.of] = 0 and p_labels[c.of] is null and p_hint_owners[c.of] is null
+     and l.epoch = p_epochs[c.of] and l.lease_until > p_now and l.carried = c.count
+     and l.barrier_due is null;
+  if v_settles is null
+     or cardinality(v_settles) + cardinality(array_positions(p_done, true)) < cardinality(p_places) then
+    return false;
+  end if;
+
+  with gone as (
+    delete from messages m
+     using unnest(p_of, p_ids) as o (of, id)
+     where m.queue = queue_of(p_places[o.of]) and m.id = o.id
+       and m.lane = number_of(p_places[o.of]) and m.epoch = p_epochs[o.of]
+    returning o.of, m.queue, m.id, m.bytes, m.body_at),
+  counted as (
+    insert into tallies (queue, acked, bytes)
+    select g.queue, count(*), -sum(g.bytes + 144) from gone g group by g.queue)
+  select array_agg(g.of), array_agg(g.id), array_agg(g.body_at) filter (where g.body_at is not null)
+    into v_gone_of, v_gone, v_bodies from gone g;
+  -- All that the leases carried is gone, unless a message has two outcomes or was never carried.
+  if coalesce(cardinality(v_gone), 0) < (select sum(u) from unnest(v_counts) u) then
+    for r in select o.of, array_agg(o.id) as ids, min(o.id) filter (where g.id is null) as wrong
+               from unnest(p_of, p_ids) as o (of, id)
+               left join unnest(v_gone_of, v_gone) as g (of, id) on g.of = o.of and g.id = o.id
+              where o.of = any (v_settles) group by o.of order by o.of loop
+      perform check_distinct(r.ids);
+      if r.wrong is not null then perform refuse_not_leased(r.wrong, p_epochs[r.of]); end if;
+    end loop;
+  end if;
+  if v_bodies is not null then perform release_body(b) from unnest(v_bodies) b; end if;
+
+  perform tell_lease(p_epochs[i]) from unnest(v_settles) i;
+  delete from lanes l using unnest(v_lanes, v_counts) as u (id, count)
+   where l.id = u.id and l.live = u.count and l.hint_owner is null;
+  -- Those that have more become ready, in the order of the settles.
+  for r in
+    update lanes l set live = l.live - u.count, carried = 0, epoch = null, lease_until = null,
+                       isolated = false, request_client = null, request_number = null,
+                       isolate_next = l.isolate_next and l.live > u.count,
+                       priority = coalesce(u.best, l.priority), turn = u.turn,
+                       ready_since = case when u.best is not null then p_now end
+      from (select w.id, w.count, w.best,
+                   case when w.best is not null then nextval('numbers') end as turn
+              from (select c.id, c.count, best_priority(t) as best
+                      from unnest(v_lanes, v_counts) with ordinality as c (id, count, n)
+                      join lanes t on t.id = c.id order by c.n offset 0) w offset 0) u
+     where l.id = u.id returning l.queue, l.turn
+  loop
+    if r.turn is not null then perform tell_queue(r.queue); end if;
+  end loop;
+  return true;
+end $$;
+
 create function check_distinct(p_ids bigint[]) returns void language plpgsql as $$
 declare
   v_id bigint;
@@ -151,19 +275,19 @@ begin
   perform refuse_not_leased(u, p_epoch) from unnest(p_ids) u where u <> m.id;
   perform check_distinct(p_ids);
   select * into q from queues where id = m.queue;
-  if p_then = 2 then m.park_reason := p_park_reason; end if;
+  if p_then = 2 then m.park_reason := coalesce(p_park_reason, ''); end if;
   if cardinality(p_ids) = 0 then
     if p_then = 1 then return; end if;
     perform give_back_noted(m, p_now);
   elsif p_kinds[1] = 0 then
     perform end_message(null, m, 'acked', null, p_now);
   elsif p_kinds[1] = 1 then
-    perform fail_message(null, m, q, p_reasons[1], p_delays[1], false, p_now, p_kept);
+    perform fail_message(null, m, q, coalesce(p_reasons[1], ''), p_delays[1], false, p_now, p_kept);
     if not exists (select 1 from messages t where t.queue = m.queue and t.id = m.id) then
       perform note_unforeseen(m);
     end if;
   elsif p_kinds[1] = 2 then
-    m := add_failure(m, p_reasons[1], p_now, p_kept);
+    m := add_failure(m, coalesce(p_reasons[1], ''), p_now, p_kept);
     perform end_message(null, m, 'dead', p_reasons[1], p_now);
   else
     perform give_back_noted(m, p_now);
@@ -216,8 +340,9 @@ begin
       if v_bodies is not null then perform release_body(b) from unnest(v_bodies) b; end if;
     end if;
     if v_acked < cardinality(p_ids) then
-      for r in select o.* from unnest(p_ids, p_kinds, p_delays, p_reasons) with ordinality
-                 as o (id, kind, delay, reason, n) where o.kind <> 0 order by o.n loop
+      for r in select o.id, o.kind, o.delay, coalesce(o.why, '') as reason
+                 from unnest(p_ids, p_kinds, p_delays, p_reasons) with ordinality
+                      as o (id, kind, delay, why, n) where o.kind <> 0 order by o.n loop
         select * into m from messages t
          where t.queue = l.queue and t.id = r.id and t.lane = l.id and t.epoch = p_epoch;
         if m.id is null then perform refuse_not_leased(r.id, p_epoch); end if;
@@ -250,7 +375,7 @@ begin
       l.hint_grace := p_hint_grace;
     end if;
   end if;
-  if p_then = 2 then v_park := coalesce(v_park, p_park_reason); end if;
+  if p_then = 2 then v_park := coalesce(v_park, p_park_reason, ''); end if;
   if p_then = 1 and v_park is null then
     if l.live = 0 then l.isolate_next := false; end if;
     perform store_lane(l);

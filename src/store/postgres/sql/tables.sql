@@ -139,7 +139,7 @@ create table messages (
   body_at      bigint,                -- in `bodies`, shared with others
   body         bytea,
   primary key (queue, id)
-) with (fillfactor = 80, toast_tuple_target = 512, autovacuum_vacuum_scale_factor = 0.02,
+) with (fillfactor = 50, toast_tuple_target = 512, autovacuum_vacuum_scale_factor = 0.02,
         autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 -- Large bodies stand apart, where no update of the row touches them.
 alter table messages alter column body set storage external;
@@ -149,7 +149,8 @@ create index messages_ready on messages (queue, priority, turn) where turn is no
 create index messages_labelled on messages (queue, label, priority, turn)
   where turn is not null and label <> '';
 create index messages_waking on messages (wakes_at, id) where wakes_at is not null;
-create index messages_leased on messages (lease_until, epoch) where lease_until is not null;
+-- Without the epoch, so that a lease of a lane changes nothing that its messages' indexes know.
+create index messages_leased on messages (lease_until) where lease_until is not null;
 create index messages_ending on messages (ttl_at, id) where ttl_at is not null;
 create unique index messages_named on messages (queue, name) where name is not null;
 create index messages_sharing on messages (body_at) where body_at is not null;

@@ -1,9 +1,10 @@
 -- The clock of a store that was made with a clock of its own, as tests do: time is what the caller
 -- says, and never goes back.
 
-create or replace function now_ms() returns bigint language sql stable as $$
-  select coalesce(nullif(current_setting('strand.now', true), '')::bigint, (select time from store))
-$$;
+create or replace function now_ms() returns bigint language plpgsql stable as $$
+begin
+  return coalesce(nullif(current_setting('strand.now', true), '')::bigint, (select time from store));
+end $$;
 
 create function begin_at(p_now bigint) returns void language plpgsql as $$
 declare
