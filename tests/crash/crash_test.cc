@@ -137,8 +137,7 @@ TEST_P(Crash, Nothing_confirmed_is_lost_or_repeated_or_out_of_order) {
     ASSERT_NO_FATAL_FAILURE(look());
   }
   RecordProperty("confirmed", std::to_string(confirmed()));
-  std::printf("%llu confirmed over %llu kills\n",
-              static_cast<unsigned long long>(confirmed()),
+  std::printf("%llu confirmed over %llu kills\n", static_cast<unsigned long long>(confirmed()),
               static_cast<unsigned long long>(runs));
 }
 

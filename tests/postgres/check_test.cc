@@ -122,6 +122,16 @@ void fill_lanes(Store& store) {
                                              .reason = "hopeless"}}}}});
 }
 
+// Leases that one request got together.
+void fill_bundles(Store& store) {
+  for (int i = 0; i < 3; ++i) {
+    Send send{.queue = "plain"};
+    send.body = "one of three";
+    applied(store, {.sends = {send}});
+  }
+  ASSERT_EQ(store.lease({.queue = "plain", .lanes = 2, .lease = 5h}).value().size(), 2U);
+}
+
 void fill_histories(Store& store) {
   const Lease lease = leased(store, {.queue = "orders", .key = "history", .lease = 5h});
   applied(store, {.appends = {{.token = lease.token, .events = {"1", "2"}, .close = "continued"},
@@ -146,6 +156,7 @@ const std::string& filled_database() {
     auto store = open(url);
     EXPECT_TRUE(store) << store.error().message;
     fill_lanes(**store);
+    fill_bundles(**store);
     fill_histories(**store);
     fill_topics(**store);
     store->reset();
@@ -219,13 +230,25 @@ const std::vector<Damage>& damages() {
       {"turn_while_held", "update lanes set turn = 1, ready_since = 1 where key = 'held'",
        "wrong_turn"},
       {"turn_priority", "update lanes set priority = 0 where key = 'ready'", "wrong_turn"},
-      {"turn_of_message", "update messages set turn = null, ready_since = null where lane is null",
+      {"turn_of_message", "update messages set turn = null where lane is null and turn is not null",
        "wrong_turn"},
+      {"turn_gone", "delete from ready", "wrong_turn"},
+      {"turn_of_none", "insert into ready values (1, 2, 0, 0, 0, null, 0, '')", "wrong_turn"},
+      {"turn_of_another_size", "update ready set bytes = bytes + 1", "wrong_turn"},
       {"label", "update lanes set label = 'other' where key = 'history'", "lane_label_differs"},
       {"half_a_lease", "update lanes set lease_until = null where key = 'held'", "bad_lease"},
       {"half_a_lease_alone",
        "update messages set lease_until = null where lane is null and epoch is not null",
        "bad_lease"},
+      {"bundle_count", "update bundles set held = 7", "bad_lease"},
+      {"bundle_of_others", "update bundles set ids = array[0, 0]", "bad_lease"},
+      {"bundled_and_ready",
+       "insert into ready select queue, priority, turn, id, 0, null, bytes, '' from messages "
+       "where id = (select ids[1] from bundles)",
+       "wrong_turn"},
+      {"parked_and_bundled",
+       "update messages set park_reason = 'x' where id = (select ids[1] from bundles)",
+       "lease_of_parked_lane"},
       {"parked_and_leased", "update lanes set park_reason = 'x' where key = 'held'",
        "lease_of_parked_lane"},
       {"parked_and_leased_alone",
@@ -319,9 +342,10 @@ TEST_F(CheckTest, One_repair_mends_everything_and_the_store_works_again) {
       applied(**store, {.settles = {settle}});
     }
   }
-  // Two of the lane that was ready, one that stands alone, two publications; the others are leased,
+  // Two of the lane that was ready, one that stands alone, three of a bundle that was not what it
+  // said and of its queue, two publications; the others are leased,
   // parked by what was planted, or wait for their time.
-  EXPECT_EQ(held, 5U);
+  EXPECT_EQ(held, 8U);
   EXPECT_EQ(count_in_store("messages"), messages - static_cast<std::int64_t>(held));
   EXPECT_THAT(kinds(checked()), IsEmpty()) << words(checked());
 }
@@ -330,9 +354,9 @@ TEST_F(CheckTest, A_sound_store_is_found_sound_and_counted) {
   connect(copy_of_filled());
   const CheckReport report = checked();
   EXPECT_EQ(report.found, 0U) << words(report);
-  EXPECT_EQ(report.messages, 12U);
+  EXPECT_EQ(report.messages, 15U);
   EXPECT_EQ(report.dead_letters, 1U);
-  EXPECT_EQ(report.queues, 3U);
+  EXPECT_EQ(report.queues, 4U);
   EXPECT_GT(report.rows, 30U);
 }
 
@@ -369,7 +393,7 @@ TEST_F(CheckTest, A_repair_keeps_the_tables_as_they_were) {
   EXPECT_EQ(count_in_store(lanes + "7"), 0);
   run_in_store("do $$ begin assert (select woken_2 from " + done->copy +
                ".lanes where key = 'ready') = 7; assert (select count(*) from " + done->copy +
-               ".messages) = 12; end $$");
+               ".messages) = 15; end $$");
 }
 
 TEST_F(CheckTest, There_must_be_a_store) {

@@ -72,7 +72,9 @@ enum Column : std::size_t {
   more,
   turn,
   lane_priority,
-  message
+  message,
+  low = message + 11,
+  high
 };
 
 void sort_by_place(std::vector<Message>& messages) {
@@ -198,6 +200,8 @@ Granted read_granted(const Rows& rows, std::string_view queue, const Identity& i
         const Turn served{.priority = rows.int4(row, lane_priority),
                           .number = rows.int8(row, turn)};
         if (!granted.first) granted.first = served;
+        granted.low = rows.int8(row, low);
+        granted.high = rows.int8(row, high);
       }
     }
     if (!rows.is_null(row, message)) {

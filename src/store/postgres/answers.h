@@ -27,6 +27,10 @@ struct Granted {
   std::vector<Lease> leases = {};
   bool fresh = false;              // not those of an earlier request with the same id
   std::optional<Turn> first = {};  // the one that was served first
+  // Every transaction below `low` had ended before the claim looked, and one whose turn is lower
+  // than what it found, but was not there yet, is below `high`.
+  std::int64_t low = 0;
+  std::int64_t high = 0;
 };
 Granted read_granted(const Rows& rows, std::string_view queue, const Identity& identity);
 Pulled read_pulled(const Rows& rows);

@@ -84,9 +84,10 @@ std::string copy_name(const Location& location) {
 
 std::string copy_sql(const Location& location, const std::string& copy) {
   std::string text = fmt::format("create schema \"{}\";\n", copy);
-  for (const char* table : {"migrations", "store", "queues", "tallies", "lanes", "messages", "dead",
-                            "bodies", "topics", "retained", "dedup", "clients", "receipts",
-                            "requests", "instances", "executions", "events", "records"}) {
+  for (const char* table :
+       {"migrations", "store",    "queues",    "tallies",    "lanes",    "messages", "ready",
+        "bundles",    "dead",     "bodies",    "topics",     "retained", "dedup",    "clients",
+        "receipts",   "requests", "instances", "executions", "events",   "records"}) {
     text += fmt::format(
         "lock table \"{0}\".{2} in access exclusive mode;\n"
         "create table \"{1}\".{2} as table \"{0}\".{2};\n",

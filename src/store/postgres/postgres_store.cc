@@ -374,9 +374,15 @@ void PostgresStore::note_granted(const std::string& queue, const Granted& grante
   line.granted += granted.leases.size();
   const auto now = std::chrono::steady_clock::now();
   // A clock by hand may stand still for longer than anything is on its way.
-  if (clock_ || !granted.first || now - line.served_at < on_its_way_max) return;
-  line.bound = line.served;
+  if (clock_ || !granted.first) return;
+  const bool complete = granted.low >= line.served_high;
+  if (!complete && now - line.served_at < on_its_way_max) return;
+  if (line.served.priority == granted.first->priority) {
+    line.bound = line.served;
+    line.bound.number = std::min(line.bound.number, granted.first->number);
+  }
   line.served = *granted.first;
+  line.served_high = granted.high;
   line.served_at = now;
 }
 

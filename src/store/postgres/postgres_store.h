@@ -95,11 +95,13 @@ class PostgresStore final : public Store {
   // What this handle knows of a queue's ready order.
   struct Line {
     std::uint64_t granted = 0;  // for S13
-    // Nothing of its priority waits in front of it: so the claim need not look there. What was
-    // served first counts only after a while, because a lower turn may still be on its way in a
-    // transaction; and now and then everything is looked at, for those that took longer.
+    // Nothing of its priority waits in front of it: so the claim need not look there. What a claim
+    // served first becomes the bound by a later claim, when all transactions have ended that could
+    // bring a lower turn; or after a while, for one of them may be somebody else's and never end.
+    // Now and then everything is looked at, for those that took longer, or were given back.
     Turn bound = {};
     Turn served = {};
+    std::int64_t served_high = 0;
     SteadyTime served_at{};
     SteadyTime whole_at{};
   };

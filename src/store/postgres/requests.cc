@@ -33,9 +33,7 @@ MaybeText text(const std::optional<std::string>& value) {
 }
 
 // What is empty is left out.
-MaybeText stated(std::string_view value) {
-  return value.empty() ? std::nullopt : MaybeText(value);
-}
+MaybeText stated(std::string_view value) { return value.empty() ? std::nullopt : MaybeText(value); }
 
 // The columns that sends and publications have in common.
 struct ContentColumns {

@@ -89,6 +89,8 @@ declare
   v_bytes bigint;
   v_bodies bigint[];
   v_lanes bigint[];
+  v_priorities int[];
+  v_turns bigint[];
 begin
   with gone as (
     delete from messages where queue = p_queue and (p_lane is null or lane = p_lane)
@@ -109,8 +111,13 @@ begin
       from counted c where t.id = c.lane returning t.id)
   select (select count(*) from gone), (select sum(bytes + 144) from gone),
          (select array_agg(distinct body_at) from gone where body_at is not null),
-         (select array_agg(id order by id) from lessened)
-    into v_count, v_bytes, v_bodies, v_lanes;
+         (select array_agg(id order by id) from lessened),
+         (select array_agg(priority) from gone where turn is not null),
+         (select array_agg(turn) from gone where turn is not null)
+    into v_count, v_bytes, v_bodies, v_lanes, v_priorities, v_turns;
+  -- Only now, because some may have got their turns while this waited for them.
+  delete from ready r using unnest(v_priorities, v_turns) as u (priority, turn)
+   where r.queue = p_queue and r.priority = u.priority and r.turn = u.turn;
   perform tally(p_queue, 'purged', v_count, -v_bytes);
   if v_bodies is not null then perform release_body(b) from unnest(v_bodies) b; end if;
   for l in select * from lanes where id = any (v_lanes) order by id loop
@@ -130,6 +137,7 @@ declare
   v_count bigint := 0;
   v_end bigint := nextval('numbers');
 begin
+  perform open_bundles_of(p_queue);
   for m in select * from messages where queue = p_queue and (p_lane is null or lane = p_lane)
               and epoch is null and notice_queue is not null and id < v_end order by id loop
     v_count := v_count + purge_silent(p_queue, p_lane, m.id, p_now) + 1;
@@ -170,6 +178,7 @@ begin
   -- and be found by the next queue with this number.
   perform pg_advisory_xact_lock(hashtextextended('strand upkeep ' || current_schema(), 0));
   perform own_queue(q.id);
+  perform open_bundles_of(q.id);
   select (select count(*) from lanes where queue = q.id and epoch is not null) +
          (select count(*) from messages where queue = q.id and lane is null and epoch is not null),
          (select count(*) from instances where queue = q.id and outcome is null),
@@ -281,15 +290,18 @@ begin
       l.waiting := l.waiting + 1;
     end if;
   elsif v_wakes is null then
-    m.turn := nextval('numbers');
-    m.ready_since := p_now;
-    perform tell_queue(d.queue);
+    m.queue := d.queue;
+    m.id := d.id;
+    m.priority := d.priority;
+    m.bytes := d.bytes;
+    m.label := d.label;
+    m.turn := line_up(m, p_now);
   end if;
   insert into messages (queue, id, lane, due, priority, bytes, enqueued_at, wakes_at, deliveries,
-                        turn, ready_since, notice, max_attempts, label, name, notice_queue,
+                        turn, notice, max_attempts, label, name, notice_queue,
                         notice_key, topic, failure_times, failure_reasons, headers, body_at, body)
   values (d.queue, d.id, l.id, d.due, d.priority, d.bytes, d.enqueued_at, v_wakes, d.deliveries,
-          m.turn, m.ready_since, d.notice, d.max_attempts, d.label,
+          m.turn, d.notice, d.max_attempts, d.label,
           case when not exists (select 1 from messages t where t.queue = d.queue and t.name = d.name)
                then d.name end,
           d.notice_queue, d.notice_key, d.topic, d.failure_times, d.failure_reasons, d.headers,

@@ -11,9 +11,24 @@
   union all select max(id), 'a publication' from retained
   union all select max(first), 'a dedup id' from dedup),
 used_epochs (number, what) as (
-  select max(epoch), 'a lane' from lanes
-  union all select max(epoch), 'a message' from messages
-  union all select max(e), 'a request' from requests, unnest(epochs) e),
+  select max(epoch >> 16), 'a lane' from lanes
+  union all select max(epoch >> 16), 'a message' from messages
+  union all select max(number), 'a bundle' from bundles
+  union all select max(e >> 16), 'a request' from requests, unnest(epochs) e),
+bundled (number, queue, id, epoch) as (
+  select b.number, b.queue, u.id, (b.number << 16) + u.n - 1
+    from bundles b, unnest(b.ids) with ordinality as u (id, n)),
+-- Unkeyed messages: whether they can be leased, and whether they should.
+lined_up as (
+  select m.queue, m.id, m.turn, r.id is not null as is_ready,
+         m.epoch is null and m.wakes_at is null and m.park_reason is null
+           and not exists (select 1 from bundled b where b.queue = m.queue and b.id = m.id)
+           as should_be
+    from messages m
+    left join ready r on r.queue = m.queue and r.priority = m.priority and r.turn = m.turn
+     and r.id = m.id and r.bytes = m.bytes and r.label = m.label
+     and r.ttl_at is not distinct from m.ttl_at
+   where m.lane is null),
 owners (queue, what) as (
   select distinct queue, 'messages' from messages
   union all select distinct queue, 'dead letters' from dead
@@ -32,7 +47,8 @@ sums as (
     left join (select queue, count(*) from dead group by queue) d on d.queue = q.id),
 leases (epoch) as (
   select epoch from lanes where epoch is not null
-  union all select epoch from messages where lane is null and epoch is not null),
+  union all select epoch from messages where lane is null and epoch is not null
+  union all select b.epoch from bundled b join messages m on m.queue = b.queue and m.id = b.id),
 shared (id, what) as (
   select body_at, format('message %s', id) from messages where body_at is not null
   union all select body_at, format('dead letter %s', id) from dead where body_at is not null
@@ -71,7 +87,7 @@ found (kind, what, repairable) as (
                                        'be given out again', u.what, u.number, s.last_value), true
     from used u, numbers s where u.number > s.last_value - (not s.is_called)::int
   union all
-  select 'number_not_reserved', format('%s has the epoch %s, and the sequence is at %s: tokens '
+  select 'number_not_reserved', format('%s has an epoch of number %s, and the sequence is at %s: tokens '
                                        'would be valid again', u.what, u.number, s.last_value), true
     from used_epochs u, epochs s where u.number > s.last_value - (not s.is_called)::int
   -- Queues.
@@ -142,9 +158,8 @@ found (kind, what, repairable) as (
            or (blocks and (not_before is null or lane is null)) or pulled is not null
          else ttl_at is not null or wakes_at is not null or not_before is not null or blocks
            or pulled is null end
-      or (lane is not null and (turn is not null or ready_since is not null
-                                or lease_until is not null or park_reason is not null
-                                or request_client is not null))
+      or (lane is not null and (turn is not null or lease_until is not null
+                                or park_reason is not null or request_client is not null))
   union all
   select 'live_and_dead', format('message %s of queue ''%s'' is live, and a dead letter as well; '
                                  'repair drops the dead letter', m.id,
@@ -224,12 +239,15 @@ found (kind, what, repairable) as (
       or (l.turn is null) <> (l.ready_since is null)
   union all
   select 'wrong_turn', format('unkeyed message %s of queue number %s is%s ready, against what it says '
-                              'of itself', id, queue, case when turn is null then ' not' else '' end),
+                              'of itself', id, queue, case when is_ready then '' else ' not' end),
          true
-    from messages
-   where lane is null
-     and ((turn is not null) <> (epoch is null and wakes_at is null and park_reason is null)
-          or (turn is null) <> (ready_since is null))
+    from lined_up where is_ready <> should_be
+  union all
+  select 'wrong_turn', format('unkeyed message %s of queue number %s is ready with a turn that is not '
+                              'its own, or does not exist', r.id, r.queue), true
+    from ready r
+   where not exists (select 1 from lined_up u where u.queue = r.queue and u.id = r.id
+                        and u.turn = r.turn and u.is_ready)
   union all
   select 'lane_label_differs', format('lane ''%s'' of queue number %s has the label ''%s'', and its '
                                       'open execution ''%s''', shown(l.key), l.queue, l.label,
@@ -252,13 +270,27 @@ found (kind, what, repairable) as (
       or (epoch is null and request_client is not null)
       or (request_client is null) <> (request_number is null))
   union all
-  select 'lease_of_parked_lane', format('lane ''%s'' of queue number %s is parked, and leased; repair '
+  select 'bad_lease', format('the leases with epochs from %s, of queue number %s, are said to be %s, '
+                             'and %s are there; repair writes them anew', b.number << 16, b.queue, b.held,
+                             t.count), true
+    from bundles b, lateral (
+      select count(*) from unnest(b.ids) u join messages m on m.queue = b.queue and m.id = u
+       where m.lane is null and m.epoch is null and m.wakes_at is null) t
+   where t.count <> b.held or b.held <= 0
+      or (b.request_client is null) <> (b.request_number is null)
+  union all
+  select 'lease_of_parked_lane', format('lane ''''%s'' of queue number %s is parked, and leased; repair '
                                         'ends the lease', shown(key), queue), true
     from lanes where park_reason is not null and epoch is not null
   union all
   select 'lease_of_parked_lane', format('unkeyed message %s of queue number %s is parked, and leased; '
                                         'repair ends the lease', id, queue), true
     from messages where lane is null and park_reason is not null and epoch is not null
+  union all
+  select 'lease_of_parked_lane', format('unkeyed message %s of queue number %s is parked, and leased; '
+                                        'repair ends the lease', m.id, m.queue), true
+    from messages m join bundled b on b.queue = m.queue and b.id = m.id
+   where m.park_reason is not null
   union all
   select 'lease_of_foreign_message', format('message %s is under a lease with epoch %s, which its '
                                             'lane does not have; repair gives it back', m.id,
@@ -272,7 +304,8 @@ found (kind, what, repairable) as (
   select 'unknown_request', format('the lease with epoch %s came by request %s of client %s, which is '
                                    'not remembered', l.epoch, l.number, l.client), true
     from (select epoch, request_client as client, request_number as number from lanes
-          union all select epoch, request_client, request_number from messages) l
+          union all select epoch, request_client, request_number from messages
+          union all select number << 16, request_client, request_number from bundles) l
    where l.client is not null and not exists (
      select 1 from requests r where r.client = l.client and r.number = l.number)
   union all

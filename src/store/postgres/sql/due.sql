@@ -6,6 +6,7 @@ begin
   return exists (select 1 from messages where wakes_at <= p_now)
       or exists (select 1 from lanes where lease_until <= p_now)
       or exists (select 1 from messages where lease_until <= p_now)
+      or exists (select 1 from bundles where lease_until <= p_now)
       or exists (select 1 from messages where ttl_at <= p_now)
       or exists (select 1 from lanes where hint_until <= p_now);
 end $$;
@@ -17,6 +18,7 @@ begin
   return least((select min(wakes_at) from messages where wakes_at is not null),
                (select min(lease_until) from lanes where lease_until is not null),
                (select min(lease_until) from messages where lease_until is not null),
+               (select min(lease_until) from bundles),
                (select min(ttl_at) from messages where ttl_at is not null),
                (select min(hint_until) from lanes where hint_until is not null),
                (select min(ready_since + hint_grace) from lanes
@@ -31,9 +33,12 @@ declare
   v_now bigint := now_ms();
   v_lanes bigint[] := '{}';     -- held by others
   v_messages bigint[] := '{}';
+  v_bundles bigint[] := '{}';
   e record;
   l lanes;
   m messages;
+  b bundles;
+  v_turn bigint;
 begin
   if not due_now(v_now) then return true; end if;
   if not pg_try_advisory_xact_lock(hashtextextended('strand due ' || current_schema(), 0)) then
@@ -55,11 +60,41 @@ begin
         where lease_until <= v_now and id <> all (v_messages)
         order by lease_until, epoch limit 1)
       union all
+      (select lease_until, 2, number << 16, null, queue, null from bundles
+        where lease_until <= v_now and number <> all (v_bundles)
+        order by lease_until, number limit 1)
+      union all
       (select ttl_at, 3, id, lane, queue, id from messages
         where ttl_at <= v_now and id <> all (v_messages)
           and (lane is null or lane <> all (v_lanes)) order by ttl_at, id limit 1)
     ) due order by at, kind, number limit 1;
-    if e.at is null then return cardinality(v_lanes) = 0 and cardinality(v_messages) = 0; end if;
+    if e.at is null then
+      return cardinality(v_lanes || v_messages || v_bundles) = 0;
+    end if;
+
+    -- The leases of a bundle end one by one.
+    if e.lane is null and e.id is null then
+      select * into b from bundles where number = e.number >> 16 for update skip locked;
+      if b.number is null then
+        v_bundles := v_bundles || (e.number >> 16);
+      elsif b.lease_until = e.at then
+        perform open_bundle(b);
+      end if;
+      continue;
+    end if;
+    v_turn := null;
+    if e.kind = 3 and e.lane is null then
+      select * into m from messages where queue = e.queue and id = e.id;
+      v_turn := m.turn;
+      if m.turn is not null then
+        perform 1 from ready where queue = m.queue and priority = m.priority and turn = m.turn
+           for update skip locked;
+        if not found then
+          v_messages := v_messages || e.id;
+          continue;
+        end if;
+      end if;
+    end if;
 
     l := null;
     m := null;
@@ -93,7 +128,7 @@ begin
                    or coalesce(l.epoch, m.epoch) is distinct from e.number;
         perform expire_lease(l, m, e.at, p_kept);
       else
-        continue when m.ttl_at is distinct from e.at;
+        continue when m.ttl_at is distinct from e.at or m.turn is distinct from v_turn;
         l := end_expired(l, m, e.at);
         if m.lane is not null then perform save_lane(l, e.at); end if;
     end case;
@@ -107,13 +142,8 @@ begin
     perform save_lane(wake_in_lane(l, m), p_now);
     return;
   end if;
-  if m.park_reason is null then
-    m.turn := nextval('numbers');
-    m.ready_since := p_now;
-    perform tell_queue(m.queue);
-  end if;
-  update messages set wakes_at = null, not_before = null, blocks = false, turn = m.turn,
-                      ready_since = m.ready_since
+  if m.park_reason is null then m.turn := line_up(m, p_now); end if;
+  update messages set wakes_at = null, not_before = null, blocks = false, turn = m.turn
    where queue = m.queue and id = m.id;
 end $$;
 
@@ -239,6 +269,7 @@ begin
      where lease_until is not null and not graced;
     update messages set lease_until = greatest(lease_until, v_until), graced = true
      where lease_until is not null and not graced;
+    update bundles set lease_until = greatest(lease_until, v_until), graced = true where not graced;
     perform pg_advisory_lock_shared(v_lock);
     perform pg_advisory_unlock(v_lock);
   else

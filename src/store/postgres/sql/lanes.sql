@@ -339,6 +339,9 @@ begin
             m.notice_key, m.topic, m.failure_times, m.failure_reasons, m.headers, m.body_at,
             m.body, p_now, coalesce(p_reason, ''));
   end if;
+  if m.turn is not null then
+    delete from ready where queue = m.queue and priority = m.priority and turn = m.turn;
+  end if;
   delete from messages where queue = m.queue and id = m.id;
   if m.blocks then l := find_barrier(l); end if;
   perform tally(m.queue, p_how, 1, -m.bytes - 144);
@@ -363,6 +366,17 @@ end $$;
 
 -- --- How messages come back ---
 
+-- An unkeyed message can be leased from now on. Returns its turn.
+create function line_up(m messages, p_now bigint) returns bigint language plpgsql as $$
+declare
+  v_turn bigint := nextval('numbers');
+begin
+  insert into ready (queue, priority, turn, id, since, ttl_at, bytes, label)
+  values (m.queue, m.priority, v_turn, m.id, p_now, m.expires_at, m.bytes, m.label);
+  perform tell_queue(m.queue);
+  return v_turn;
+end $$;
+
 -- Puts a message that a lease carried back into its place, as its members say; m.epoch is still
 -- that of the lease.
 create function give_back(l lanes, m messages, p_now bigint) returns lanes language plpgsql as $$
@@ -377,7 +391,6 @@ begin
   v_wakes := greatest(m.due, m.not_before);
   if v_wakes <= p_now then v_wakes := null; end if;
   m.turn := null;
-  m.ready_since := null;
   if m.lane is not null then
     if m.epoch is not null then l.carried := l.carried - 1; end if;
     if v_wakes is null then
@@ -388,14 +401,12 @@ begin
       if m.not_before is not null then l.backoff := l.backoff + 1; end if;
     end if;
   elsif v_wakes is null and m.park_reason is null then
-    m.turn := nextval('numbers');
-    m.ready_since := p_now;
-    perform tell_queue(m.queue);
+    m.turn := line_up(m, p_now);
   end if;
   update messages set
     ttl_at = expires_at, wakes_at = v_wakes, not_before = m.not_before, blocks = m.blocks,
     attempts = m.attempts, epoch = null, pulled = null, lease_until = null, graced = false,
-    request_client = null, request_number = null, turn = m.turn, ready_since = m.ready_since,
+    request_client = null, request_number = null, turn = m.turn,
     park_reason = m.park_reason, failure_times = m.failure_times,
     failure_reasons = m.failure_reasons
   where queue = m.queue and id = m.id;

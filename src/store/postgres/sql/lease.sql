@@ -41,7 +41,9 @@ create type granted as (
   due         bigint,
   expires_at  bigint,
   name        bytea,
-  topic       text
+  topic       text,
+  low         bigint,  -- of a claim: every transaction below had ended before it,
+  high        bigint   -- and those whose turns it could have missed are below this
 );
 
 -- Whether the lane has visible messages that its lease does not carry.
@@ -86,10 +88,41 @@ begin
   end if;
 end $$;
 
+-- Writes the leases of a bundle, which is locked, into the rows of their messages.
+create function open_bundle(b bundles) returns void language plpgsql as $$
+begin
+  update messages m set epoch = (b.number << 16) + u.n - 1, lease_until = b.lease_until,
+                        graced = b.graced, deliveries = m.deliveries + 1, turn = null, pulled = 0,
+                        request_client = b.request_client, request_number = b.request_number
+    from unnest(b.ids) with ordinality as u (id, n)
+   where m.queue = b.queue and m.id = u.id;
+  delete from bundles where number = b.number;
+end $$;
+
+-- Opens those to which these epochs belong, if they belong to any.
+create function open_bundles(p_epochs bigint[]) returns void language plpgsql as $$
+declare
+  b bundles;
+begin
+  for b in select t.* from bundles t
+            where t.number = any (array(select distinct e >> 16 from unnest(p_epochs) e))
+            order by t.number for update loop
+    perform open_bundle(b);
+  end loop;
+end $$;
+create function open_bundles_of(p_queue int) returns void language plpgsql as $$
+declare
+  b bundles;
+begin
+  for b in select * from bundles where queue = p_queue order by number for update loop
+    perform open_bundle(b);
+  end loop;
+end $$;
+
 create function begin_lease(l lanes, p_until bigint, p_client bigint, p_number bigint)
 returns lanes language plpgsql as $$
 begin
-  l.epoch := nextval('epochs');
+  l.epoch := nextval('epochs') << 16;
   l.lease_until := p_until;
   l.cursor := 1;
   l.isolated := false;
@@ -106,7 +139,8 @@ create function look_at_leases(p_places bigint[], p_epochs bigint[]) returns set
 language sql stable as $$
   select h.n::int, h.epoch, h.place, h.key, h.label, h.lease_until, h.cursor, h.isolated, h.more,
          null::bigint, h.priority, m.id, coalesce(m.body, b.body, ''), m.headers, m.priority,
-         m.deliveries, m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic
+         m.deliveries, m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic,
+         null::bigint, null::bigint
     from (select g.n, g.place, l.id, l.epoch, l.key, l.label, l.lease_until, l.cursor, l.isolated,
                  l.priority, has_more(l) as more
             from unnest(p_places, p_epochs) with ordinality as g (place, epoch, n)
@@ -117,282 +151,14 @@ language sql stable as $$
   union all
   select g.n::int, m.epoch, g.place, null, m.label, m.lease_until, 1, false, false, null::bigint,
          m.priority, m.id, coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries,
-         m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic
+         m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic,
+         null::bigint, null::bigint
     from unnest(p_places, p_epochs) with ordinality as g (place, epoch, n)
     join messages m on m.queue = queue_of(g.place) and m.id = number_of(g.place)
                    and m.epoch = g.epoch
     left join bodies b on b.id = m.body_at
    where is_message(g.place)
 $$;
-
--- An entry of the ready order.
-create type ready_entry as (priority int, turn bigint, ready_since bigint, lane bigint, id bigint, bytes int);
-
--- Locks the next entries of one priority, in order of turns.
-create function next_ready(p_queue int, p_priority int, p_labels text[], p_owner text,
-                           p_now bigint, p_limit int)
-returns setof ready_entry language plpgsql as $$
-begin
-  if p_labels is null or '' = any (p_labels) then
-    return query
-      select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-       where l.queue = p_queue and l.priority = p_priority and l.turn is not null
-         and (p_labels is null or l.label = '') and shows_itself(l, p_owner, p_now)
-       order by l.turn limit p_limit for update skip locked;
-    return query
-      select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
-       where m.queue = p_queue and m.priority = p_priority and m.turn is not null
-         and (p_labels is null or m.label = '') and (m.ttl_at is null or m.ttl_at > p_now)
-       order by m.turn limit p_limit for update skip locked;
-  end if;
-  for i in 1 .. coalesce(cardinality(p_labels), 0) loop
-    continue when p_labels[i] = '';
-    return query
-      select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-       where l.queue = p_queue and l.priority = p_priority and l.turn is not null
-         and l.label = p_labels[i] and l.label <> '' and shows_itself(l, p_owner, p_now)
-       order by l.turn limit p_limit for update skip locked;
-    return query
-      select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
-       where m.queue = p_queue and m.priority = p_priority and m.turn is not null
-         and m.label = p_labels[i] and m.label <> '' and (m.ttl_at is null or m.ttl_at > p_now)
-       order by m.turn limit p_limit for update skip locked;
-  end loop;
-end $$;
-
--- The lanes that are served next, as many as p_messages can come from. Not locked.
-create function next_lanes(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
-                           p_now bigint, p_limit int, p_messages int)
-returns bigint[] language plpgsql stable as $$
-begin
-  return array(
-    select c.id from (
-      select l.id, coalesce(sum(l.count) over (order by l.priority, l.turn
-                                rows between unbounded preceding and 1 preceding), 0) as before
-        from ((select t.id, t.priority, t.turn, countable(t) as count from lanes t
-                where t.queue = p_queue and t.turn is not null and t.priority < p_bound_priority
-                  and shows_itself(t, p_owner, p_now)
-                order by t.priority, t.turn limit p_limit)
-              union all
-              (select t.id, t.priority, t.turn, countable(t) from lanes t
-                where t.queue = p_queue and t.turn is not null
-                  and (t.priority, t.turn) >= (p_bound_priority, p_bound_turn)
-                  and shows_itself(t, p_owner, p_now)
-                order by t.priority, t.turn limit p_limit)) l) c
-     where c.before < p_messages limit p_limit);
-end $$;
-
--- The same for all priorities at once, for requests that name no labels. Nothing of the bound's
--- priority waits in front of its turn: what the index still has there is dead, and would be walked
--- in vain, again and again, while somebody's old transaction keeps it from being cleaned away.
-create function first_ready(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
-                            p_now bigint, p_limit int)
-returns setof ready_entry language plpgsql as $$
-declare
-  v_count int := 0;
-begin
-  if p_bound_priority > 0 then
-    return query
-      select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-       where l.queue = p_queue and l.turn is not null and l.priority < p_bound_priority
-         and shows_itself(l, p_owner, p_now)
-       order by l.priority, l.turn limit p_limit for update skip locked;
-    get diagnostics v_count = row_count;
-  end if;
-  if v_count < p_limit then
-    return query
-      select l.priority, l.turn, l.ready_since, l.id, null::bigint, null::int from lanes l
-       where l.queue = p_queue and l.turn is not null
-         and (l.priority, l.turn) >= (p_bound_priority, p_bound_turn)
-         and shows_itself(l, p_owner, p_now)
-       order by l.priority, l.turn limit p_limit - v_count for update skip locked;
-  end if;
-  v_count := 0;
-  if p_bound_priority > 0 then
-    return query
-      select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
-       where m.queue = p_queue and m.turn is not null and m.priority < p_bound_priority
-         and (m.ttl_at is null or m.ttl_at > p_now)
-       order by m.priority, m.turn limit p_limit for update skip locked;
-    get diagnostics v_count = row_count;
-  end if;
-  if v_count < p_limit then
-    return query
-      select m.priority, m.turn, m.ready_since, null::bigint, m.id, m.bytes from messages m
-       where m.queue = p_queue and m.turn is not null
-         and (m.priority, m.turn) >= (p_bound_priority, p_bound_turn)
-         and (m.ttl_at is null or m.ttl_at > p_now)
-       order by m.priority, m.turn limit p_limit - v_count for update skip locked;
-  end if;
-end $$;
-
--- Whether a lane can be had by this owner: a hint may hide it for a while.
-create function shows_itself(l lanes, p_owner text, p_now bigint) returns boolean
-language sql immutable as $$
-  select l.hint_owner is null or l.hint_owner = p_owner or l.hint_until <= p_now
-         or l.ready_since + l.hint_grace <= p_now
-$$;
-
--- How many messages a lease of this lane brings at least.
-create function countable(l lanes) returns int language sql immutable as $$
-  select case when l.barrier_due is not null or l.isolate_next then 1
-              else l.woken_0 + l.woken_1 + l.woken_2 + l.woken_3 end
-$$;
-
--- The entries that are served next, locked: by priority, then by turn.
-create function best_ready(p_queue int, p_bound_priority int, p_bound_turn bigint,
-                           p_labels text[], p_owner text, p_now bigint, p_limit int)
-returns ready_entry[] language plpgsql as $$
-declare
-  v_best ready_entry[] := '{}';
-  v_rest int;
-begin
-  if p_labels is null then
-    return array(select e from first_ready(p_queue, p_bound_priority, p_bound_turn, p_owner,
-                                           p_now, p_limit) e
-                  order by e.priority, e.turn limit p_limit);
-  end if;
-  for p in 0 .. 3 loop
-    v_rest := p_limit - cardinality(v_best);
-    exit when v_rest = 0;
-    v_best := v_best || array(select n from next_ready(p_queue, p, p_labels, p_owner, p_now,
-                                                       v_rest) n
-                               order by n.turn limit v_rest);
-  end loop;
-  return v_best;
-end $$;
-
--- Of every eight leases the eighth goes to the entry that has been ready longest, if that is at
--- least p_starving long.
-create function pick_ready(p_queue int, p_bound_priority int, p_bound_turn bigint,
-                           p_labels text[], p_owner text, p_now bigint, p_limit int,
-                           p_granted bigint, p_starving bigint)
-returns ready_entry[] language plpgsql as $$
-declare
-  v_best ready_entry[] := best_ready(p_queue, p_bound_priority, p_bound_turn, p_labels, p_owner,
-                                     p_now, p_limit);
-  v_count int := cardinality(v_best);
-  v_oldest ready_entry[];
-  v_picked ready_entry[] := '{}';
-  v_taken bigint[] := '{}';
-  v_next int := 1;
-  v_aged int := 1;
-  v_found ready_entry;
-begin
-  -- With one priority, the best is the oldest too, and there is nothing to do.
-  if v_count = 0 or (p_granted + p_limit) / 8 = p_granted / 8
-     or ((v_best[1]).priority = (v_best[v_count]).priority
-         and not exists_below(p_queue, (v_best[1]).priority)) then
-    return v_best;
-  end if;
-  -- The oldest may be among the best, and taken before its turn comes: so as many of them.
-  v_oldest := array(
-    select n from generate_series(0, 3) p,
-           lateral next_ready(p_queue, p, p_labels, p_owner, p_now, p_limit) n
-     where n.ready_since <= p_now - p_starving
-     order by n.turn limit p_limit);
-  while cardinality(v_picked) < p_limit loop
-    v_found := null;
-    if (p_granted + cardinality(v_picked) + 1) % 8 = 0 then
-      while v_aged <= cardinality(v_oldest) and (v_oldest[v_aged]).turn = any (v_taken) loop
-        v_aged := v_aged + 1;
-      end loop;
-      if v_aged <= cardinality(v_oldest) then v_found := v_oldest[v_aged]; end if;
-    end if;
-    if v_found.turn is null then
-      while v_next <= v_count and (v_best[v_next]).turn = any (v_taken) loop
-        v_next := v_next + 1;
-      end loop;
-      exit when v_next > v_count;
-      v_found := v_best[v_next];
-    end if;
-    v_picked := v_picked || v_found;
-    v_taken := v_taken || v_found.turn;
-  end loop;
-  return v_picked;
-end $$;
-
--- Whether anything more urgent is ready.
-create function exists_above(p_queue int, p_priority int) returns boolean
-language plpgsql stable as $$
-begin
-  return exists (select 1 from lanes l
-                  where l.queue = p_queue and l.priority < p_priority and l.turn is not null)
-      or exists (select 1 from messages m
-                  where m.queue = p_queue and m.priority < p_priority and m.turn is not null);
-end $$;
-
--- Whether anything less urgent is ready.
-create function exists_below(p_queue int, p_priority int) returns boolean
-language plpgsql stable as $$
-begin
-  return exists (select 1 from lanes l
-                  where l.queue = p_queue and l.priority > p_priority and l.turn is not null)
-      or exists (select 1 from messages m
-                  where m.queue = p_queue and m.priority > p_priority and m.turn is not null);
-end $$;
-
--- Whether a request can have all that waits in these lanes, as it mostly can, and nothing is due in
--- them that another process has yet to apply.
-create function whole_lanes_fit(p_lanes bigint[], p_messages int, p_bytes bigint, p_now bigint)
-returns boolean
-language plpgsql stable as $$
-begin
-  return cardinality(p_lanes) > 0
-     and (select sum(woken_0 + woken_1 + woken_2 + woken_3) <= p_messages
-                 and bool_and(barrier_due is null and not isolate_next)
-            from lanes where id = any (p_lanes))
-     and (select sum(m.bytes) filter (where m.wakes_at is null) <= p_bytes
-                 and not coalesce(bool_or(m.wakes_at <= p_now or m.ttl_at <= p_now), false)
-            from messages m where m.lane = any (p_lanes));
-end $$;
-
--- Locks what is served next, if it is simple: only lanes that can be had whole, or only unkeyed
--- messages, of one priority, within the limits. Null ids if it is not, or others were faster.
-create function pick_plain(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
-                           p_now bigint, p_limit int, p_messages int, p_bytes bigint,
-                           out ids bigint[], out turns bigint[], out are_lanes boolean)
-language plpgsql as $$
-declare
-  v_lanes bigint[] := next_lanes(p_queue, p_bound_priority, p_bound_turn, p_owner, p_now, p_limit,
-                                 p_messages);
-  v_bytes bigint;
-  v_first int;
-  v_last int;
-begin
-  are_lanes := cardinality(v_lanes) > 0;
-  if are_lanes then
-    if exists (select 1 from messages m where m.queue = p_queue and m.turn is not null) then
-      return;
-    end if;
-    with locked as materialized (
-      select l.id, l.priority, l.turn from lanes l
-       where l.id = any (v_lanes) and l.turn is not null
-       order by l.priority, l.turn for update skip locked)
-    select array_agg(k.id order by k.priority, k.turn), array_agg(k.turn order by k.priority, k.turn),
-           min(k.priority), max(k.priority)
-      into ids, turns, v_first, v_last from locked k;
-    if ids is not null and not whole_lanes_fit(ids, p_messages, p_bytes, p_now) then
-      ids := null;
-    end if;
-  else
-    with locked as materialized (
-      select m.id, m.priority, m.turn, m.bytes from messages m
-       where m.queue = p_queue and m.turn is not null
-         and (m.priority, m.turn) >= (p_bound_priority, p_bound_turn)
-         and (m.ttl_at is null or m.ttl_at > p_now)
-       order by m.priority, m.turn limit p_limit for update skip locked)
-    select array_agg(k.id order by k.priority, k.turn), array_agg(k.turn order by k.priority, k.turn),
-           min(k.priority), max(k.priority), sum(k.bytes)
-      into ids, turns, v_first, v_last, v_bytes from locked k;
-    if v_bytes > p_bytes then ids := null; end if;
-  end if;
-  -- With more than one priority, of every eight leases one goes by age.
-  if ids is not null and (v_first <> v_last or exists_below(p_queue, v_last)
-                          or (p_bound_priority > 0 and exists_above(p_queue, v_first))) then
-    ids := null;
-  end if;
-end $$;
 
 create function lease(p_queue text, p_labels text[], p_owner text, p_lanes int, p_messages int,
                       p_bytes bigint, p_lease bigint, p_key bytea, p_seize boolean,
@@ -418,12 +184,15 @@ declare
   v_ids bigint[] := '{}';        -- unkeyed
   v_id_epochs bigint[] := '{}';
   v_epoch bigint;
+  v_low bigint := txid_snapshot_xmin(txid_current_snapshot());
+  v_high bigint;
 begin
   if p_client is not null then
     perform pg_advisory_xact_lock(hashtextextended(
       'strand request ' || current_schema() || ' ' || p_client || ' ' || p_number, 0));
     select * into r from requests where client = p_client and number = p_number;
-    if found and (r.forget_at > v_now or any_current(r.places, r.epochs)) then
+    if found then perform open_bundles(r.epochs); end if;
+    if r.client is not null and (r.forget_at > v_now or any_current(r.places, r.epochs)) then
       return query select * from look_at_leases(r.places, r.epochs);
       return;
     end if;
@@ -473,9 +242,11 @@ begin
     -- Most queues have lanes or unkeyed messages, not both, and one priority: then all goes by sets.
     if p_labels is null then
       select * into c from pick_plain(q.id, p_bound_priority, p_bound_turn, p_owner, v_now,
-                                      least(p_lanes, p_messages), p_messages, p_bytes);
+                                      least(p_lanes, p_messages, 65536), p_messages, p_bytes);
       if c.ids is not null then
-        v_epochs := array(select nextval('epochs') from unnest(c.ids));
+        v_high := txid_snapshot_xmax(txid_current_snapshot());
+        v_epoch := nextval('epochs') << 16;
+        v_epochs := array(select v_epoch + n from generate_series(0, cardinality(c.ids) - 1) n);
         if c.are_lanes then
           v_places := array(select lane_place(q.id, u) from unnest(c.ids) u);
           update lanes t set epoch = u.epoch, lease_until = v_until, cursor = 1, isolated = false,
@@ -496,26 +267,22 @@ begin
             select g.n, g.epoch, lane_place(q.id, g.lane), t.key, t.label, v_until, 1::bigint,
                    false, false, g.turn, t.priority, g.id, coalesce(g.body, b.body, ''), g.headers,
                    g.priority, g.deliveries, g.attempts, g.enqueued_at, g.due, g.expires_at,
-                   g.name, g.topic
+                   g.name, g.topic, v_low, v_high
               from leased g join lanes t on t.id = g.lane left join bodies b on b.id = g.body_at;
         else
           v_places := array(select message_place(q.id, u) from unnest(c.ids) u);
+          delete from ready t where t.ctid = any (c.entries);
+          insert into bundles (number, queue, ids, held, lease_until, request_client,
+                               request_number)
+          values (v_epoch >> 16, q.id, c.ids, cardinality(c.ids), v_until, p_client, p_number);
           return query
-            with leased as (
-              update messages m set epoch = u.epoch, lease_until = v_until,
-                                    deliveries = m.deliveries + 1, turn = null, ready_since = null,
-                                    ttl_at = null, pulled = 0, request_client = p_client,
-                                    request_number = p_number
-                from unnest(c.ids, v_epochs, c.turns) with ordinality as u (id, epoch, turn, n)
-               where m.queue = q.id and m.id = u.id
-              returning u.n::int, u.turn, m.epoch, m.id, m.label, m.priority, m.body, m.body_at,
-                        m.headers, m.deliveries, m.attempts, m.enqueued_at, m.due, m.expires_at,
-                        m.name, m.topic)
-            select g.n, g.epoch, message_place(q.id, g.id), null::bytea, g.label, v_until,
-                   1::bigint, false, false, g.turn, g.priority, g.id,
-                   coalesce(g.body, b.body, ''), g.headers, g.priority, g.deliveries, g.attempts,
-                   g.enqueued_at, g.due, g.expires_at, g.name, g.topic
-              from leased g left join bodies b on b.id = g.body_at;
+            select u.n::int, u.epoch, message_place(q.id, m.id), null::bytea, m.label, v_until,
+                   1::bigint, false, false, u.turn, m.priority, m.id,
+                   coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries + 1,
+                   m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic, v_low, v_high
+              from unnest(c.ids, v_epochs, c.turns) with ordinality as u (id, epoch, turn, n)
+              join messages m on m.queue = q.id and m.id = u.id
+              left join bodies b on b.id = m.body_at;
         end if;
         if p_client is not null then
           perform remember_request(p_client, p_number, v_now + p_window, v_places, v_epochs);
@@ -525,11 +292,12 @@ begin
     end if;
     v_entries := pick_ready(q.id, p_bound_priority, p_bound_turn, p_labels, p_owner, v_now,
                             least(p_lanes, p_messages), p_granted, q.starvation_after);
+    v_high := txid_snapshot_xmax(txid_current_snapshot());
     foreach e in array v_entries loop
       exit when v_messages = 0;
       if e.lane is null then
         exit when not v_first and e.bytes > v_bytes;
-        v_epoch := nextval('epochs');
+        v_epoch := nextval('epochs') << 16;
         v_ids := v_ids || e.id;
         v_id_epochs := v_id_epochs || v_epoch;
         v_messages := v_messages - 1;
@@ -567,8 +335,11 @@ begin
       v_first := false;
     end loop;
     if cardinality(v_ids) > 0 then
+      delete from ready t using messages m
+       where m.queue = q.id and m.id = any (v_ids)
+         and t.queue = q.id and t.priority = m.priority and t.turn = m.turn;
       update messages m set epoch = u.epoch, lease_until = v_until, deliveries = m.deliveries + 1,
-                            turn = null, ready_since = null, ttl_at = null, pulled = 0,
+                            turn = null, ttl_at = null, pulled = 0,
                             request_client = p_client, request_number = p_number
         from unnest(v_ids, v_id_epochs) as u (id, epoch)
        where m.queue = q.id and m.id = u.id;
@@ -586,7 +357,7 @@ begin
   end if;
   return query select g.n, g.epoch, g.place, g.key, g.label, g.lease_until, g.cursor, g.isolated,
                       g.more, v_turns[g.n], g.lane_priority, g.id, g.body, g.headers, g.priority, g.deliveries,
-                      g.attempts, g.enqueued_at, g.due, g.expires_at, g.name, g.topic
+                      g.attempts, g.enqueued_at, g.due, g.expires_at, g.name, g.topic, v_low, v_high
                  from look_at_leases(v_places, v_epochs) g;
 end $$;
 
@@ -654,6 +425,7 @@ language plpgsql as $$
 declare
   m messages;
 begin
+  perform open_bundles(array[p_epoch]);
   select * into m from messages
    where queue = queue_of(p_place) and id = number_of(p_place) for update;
   if m.epoch is distinct from p_epoch or m.lease_until <= p_now then
@@ -676,7 +448,8 @@ begin
     if p_cursor <> 1 then perform refuse_cursor(p_cursor, 1); end if;
     return query select 1, p_epoch, p_place, null::bytea, '', 0::bigint, 1::bigint, false, false,
                         null::bigint, 0, null::bigint, null::bytea, null::bytea, 0, 0, 0, 0::bigint,
-                        0::bigint, null::bigint, null::bytea, null::text;
+                        0::bigint, null::bigint, null::bytea, null::text,
+                        null::bigint, null::bigint;
     return;
   end if;
   l := held_lane(p_place, p_epoch, v_now);
@@ -687,7 +460,8 @@ begin
     if l.isolated or (select paused from queues where id = l.queue) then
       return query select 1, p_epoch, p_place, l.key, l.label, l.lease_until, p_cursor, l.isolated,
                           false, null::bigint, 0, null::bigint, null::bytea, null::bytea, 0, 0, 0,
-                          0::bigint, 0::bigint, null::bigint, null::bytea, null::text;
+                          0::bigint, 0::bigint, null::bigint, null::bytea, null::text,
+                          null::bigint, null::bigint;
       return;
     end if;
     l := catch_up_lane(l, v_now);
@@ -702,7 +476,8 @@ begin
   return query
     select 1, l.epoch, p_place, l.key, l.label, l.lease_until, l.cursor, l.isolated, v_more,
            null::bigint, l.priority, m.id, coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries,
-           m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic
+           m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic, null::bigint,
+           null::bigint
       from (select 1) one
       left join messages m on m.lane = l.id and m.epoch = l.epoch and m.pulled = p_cursor
       left join bodies b on b.id = m.body_at;
@@ -720,13 +495,32 @@ language plpgsql as $$
 declare
   v_now bigint := now_ms();
   v_result bigint[] := array_fill(0::bigint, array[cardinality(p_places)]);
+  v_of_it int[];
+  v_one int;
+  b bundles;
   r record;
 begin
   perform 1 from (select l.id from lanes l join unnest(p_places) as u (place)
                       on not is_message(u.place) and l.id = number_of(u.place)
                    order by l.queue, l.key for update of l) locked;
+  -- A bundle of which all that is left is renewed stays one.
+  for b in select t.* from bundles t
+            where t.number = any (array(select distinct e >> 16 from unnest(p_epochs) e))
+            order by t.number for update loop
+    v_of_it := array(select u.n::int from unnest(p_places, p_epochs) with ordinality as u (place, epoch, n)
+                       join messages m on m.queue = b.queue and m.id = number_of(u.place)
+                      where is_message(u.place) and u.epoch >> 16 = b.number
+                        and m.id = b.ids[(u.epoch & 65535) + 1]);
+    if cardinality(v_of_it) = b.held and b.lease_until > v_now then
+      update bundles set lease_until = v_now + p_lease where number = b.number;
+      foreach v_one in array v_of_it loop v_result[v_one] := v_now + p_lease; end loop;
+    else
+      perform open_bundle(b);
+    end if;
+  end loop;
   for r in select u.place, u.epoch, u.n from unnest(p_places, p_epochs)
                   with ordinality as u (place, epoch, n) order by u.place loop
+    continue when v_result[r.n] > 0;
     if is_message(r.place) then
       update messages set lease_until = v_now + p_lease
        where queue = queue_of(r.place) and id = number_of(r.place) and epoch = r.epoch

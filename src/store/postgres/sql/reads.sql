@@ -1,7 +1,14 @@
 -- What can be looked at.
 
-create function state_of(l lanes, m messages) returns int language sql immutable as $$
-  select case when m.epoch is not null then 4                                    -- leased
+-- Whether a bundle has the lease of an unkeyed message.
+create function is_bundled(m messages) returns boolean language sql stable as $$
+  select m.turn is not null and not exists (
+    select 1 from ready r where r.queue = m.queue and r.priority = m.priority and r.turn = m.turn)
+$$;
+
+create function state_of(l lanes, m messages, p_bundled boolean) returns int
+language sql immutable as $$
+  select case when m.epoch is not null or p_bundled then 4                       -- leased
               when coalesce(l.park_reason, m.park_reason) is not null then 5     -- parked
               when m.wakes_at is not null and m.not_before is not null then 2    -- backoff
               when m.wakes_at is not null then 1                                 -- delayed
@@ -24,16 +31,21 @@ declare
 begin
   if p_key is null then
     return query
-      select m.id, l0.key, case when m.lane is null then m.label else l0.label end,
-             state_of(l0, m), coalesce(m.body, b.body, ''), m.headers, m.priority, m.deliveries,
-             m.attempts, m.enqueued_at, m.due, m.expires_at, m.name, m.topic,
-             case when state_of(l0, m) = 2 then m.not_before end,
-             m.failure_reasons[cardinality(m.failure_reasons)],
-             coalesce(l0.park_reason, m.park_reason)
-        from messages m left join lanes l0 on l0.id = m.lane left join bodies b on b.id = m.body_at
-       where m.queue = q.id and (p_after is null or m.id > p_after)
-         and (p_state is null or state_of(l0, m) = p_state)
-       order by m.id limit p_limit;
+      select w.id, w.key, w.label, w.state, w.body, w.headers, w.priority, w.deliveries,
+             w.attempts, w.enqueued_at, w.due, w.expires_at, w.name, w.topic,
+             case when w.state = 2 then w.not_before end, w.last_reason, w.park_reason
+        from (select m.id, l0.key, case when m.lane is null then m.label else l0.label end as label,
+                     state_of(l0, m, u.bundled) as state, coalesce(m.body, b.body, '') as body,
+                     m.headers, m.priority, m.deliveries + u.bundled::int as deliveries, m.attempts,
+                     m.enqueued_at, m.due, m.expires_at, m.name, m.topic, m.not_before,
+                     m.failure_reasons[cardinality(m.failure_reasons)] as last_reason,
+                     coalesce(l0.park_reason, m.park_reason) as park_reason
+                from messages m left join lanes l0 on l0.id = m.lane
+                left join bodies b on b.id = m.body_at,
+                     lateral (select is_bundled(m) as bundled offset 0) u
+               where m.queue = q.id and (p_after is null or m.id > p_after)
+               order by m.id offset 0) w
+       where p_state is null or w.state = p_state limit p_limit;
     return;
   end if;
   select * into l from lanes where queue = q.id and key = p_key;
@@ -46,13 +58,13 @@ begin
     end if;
   end if;
   return query
-    select m.id, l.key, l.label, state_of(l, m), coalesce(m.body, b.body, ''), m.headers,
+    select m.id, l.key, l.label, state_of(l, m, false), coalesce(m.body, b.body, ''), m.headers,
            m.priority, m.deliveries, m.attempts, m.enqueued_at, m.due, m.expires_at, m.name,
-           m.topic, case when state_of(l, m) = 2 then m.not_before end,
+           m.topic, case when state_of(l, m, false) = 2 then m.not_before end,
            m.failure_reasons[cardinality(m.failure_reasons)], l.park_reason
       from messages m left join bodies b on b.id = m.body_at
      where m.lane = l.id and (p_after is null or (m.due, m.id) > (v_due, p_after))
-       and (p_state is null or state_of(l, m) = p_state)
+       and (p_state is null or state_of(l, m, false) = p_state)
      order by m.due, m.id limit p_limit;
 end $$;
 
@@ -75,6 +87,7 @@ declare
   q queues := known_queue(p_queue);
   k record;
   u record;
+  v_bundled bigint;
 begin
   select coalesce(sum(t.accepted), 0), coalesce(sum(t.acked), 0), coalesce(sum(t.expired), 0),
          coalesce(sum(t.dropped), 0), coalesce(sum(t.moved), 0), coalesce(sum(t.purged), 0),
@@ -109,7 +122,7 @@ begin
 
   -- Unkeyed messages are counted one by one, if there are any.
   if accepted - acked - expired - dropped - moved - purged - dead <> k.live then
-    select count(*) filter (where m.turn is not null) as ready,
+    select count(*) filter (where m.turn is not null) as lined_up,
            count(*) filter (where m.epoch is null and m.park_reason is null
                               and m.wakes_at is not null) as delayed,
            count(*) filter (where m.epoch is null and m.park_reason is null
@@ -117,22 +130,22 @@ begin
            count(*) filter (where m.epoch is not null) as leased,
            count(*) filter (where m.epoch is null and m.park_reason is not null) as parked
       into u from messages m where m.queue = q.id and m.lane is null;
-    ready := ready + u.ready;
+    select coalesce(sum(b.held), 0) into v_bundled from bundles b where b.queue = q.id;
+    ready := ready + u.lined_up - v_bundled;
     delayed := delayed + u.delayed;
     backoff := backoff + u.backoff;
-    leased := leased + u.leased;
+    leased := leased + u.leased + v_bundled;
     parked := parked + u.parked;
-    lanes_ready := lanes_ready + u.ready;
-    leases := leases + u.leased;
+    lanes_ready := lanes_ready + u.lined_up - v_bundled;
+    leases := leases + u.leased + v_bundled;
   end if;
   select e.ready_since into oldest_ready from (
     (select l.turn, l.ready_since from generate_series(0, 3) p, lateral (
        select * from lanes where queue = q.id and priority = p and turn is not null
         order by turn limit 1) l)
     union all
-    (select m.turn, m.ready_since from generate_series(0, 3) p, lateral (
-       select * from messages where queue = q.id and priority = p and turn is not null
-        order by turn limit 1) m)) e
+    (select r.turn, r.since from generate_series(0, 3) p, lateral (
+       select * from ready where queue = q.id and priority = p order by turn limit 1) r)) e
    order by e.turn limit 1;
 end $$;
 

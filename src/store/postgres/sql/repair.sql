@@ -14,8 +14,10 @@ select setval('numbers', greatest(last_value, u.highest), is_called or u.highest
                                  (select max(first) from dedup)) as highest) u
  where u.highest is not null;
 select setval('epochs', greatest(last_value, u.highest), is_called or u.highest >= last_value)
-  from epochs, (select greatest((select max(epoch) from messages), (select max(epoch) from lanes),
-                                (select max(e) from requests, unnest(epochs) e)) as highest) u
+  from epochs, (select greatest((select max(epoch >> 16) from messages),
+                                (select max(epoch >> 16) from lanes),
+                                (select max(number) from bundles),
+                                (select max(e >> 16) from requests, unnest(epochs) e)) as highest) u
  where u.highest is not null;
 
 -- Queues, lanes and topics that something belongs to.
@@ -35,6 +37,17 @@ select distinct r.topic, 315360000000 from retained r
  where not exists (select 1 from topics t where t.name = r.topic);
 update queues set pattern = null
  where pattern !~ '^((\*|[^.*#]+)(\.(\*|[^.*#]+))*(\.#)?|#)$';
+
+-- Bundles are opened, those that are not what they say as well: a message is not leased twice by that,
+-- because one that has a lease keeps it.
+update messages m set epoch = (b.number << 16) + u.n - 1, lease_until = b.lease_until,
+                      graced = b.graced, deliveries = m.deliveries + 1, turn = null, pulled = 0,
+                      ttl_at = null, request_client = b.request_client,
+                      request_number = b.request_number
+  from bundles b, unnest(b.ids) with ordinality as u (id, n)
+ where m.queue = b.queue and m.id = u.id and m.lane is null and m.epoch is null
+   and m.wakes_at is null;
+delete from bundles;
 
 -- Leases that contradict themselves or each other end. Their messages are given back below, because
 -- their lane has no such epoch any more.
@@ -88,17 +101,23 @@ with meant as (
 update messages m set ttl_at = t.ttl_at, wakes_at = t.wakes_at, not_before = t.not_before,
                       blocks = t.blocks, pulled = t.pulled
   from meant t where m.queue = t.queue and m.id = t.id;
-update messages set turn = null, ready_since = null, lease_until = null, park_reason = null
- where lane is not null and (turn is not null or ready_since is not null or lease_until is not null
-                             or park_reason is not null);
-update messages set turn = case when epoch is null and wakes_at is null and park_reason is null
-                                then coalesce(turn, nextval('numbers')) end,
-                    ready_since = case when epoch is null and wakes_at is null
-                                            and park_reason is null
-                                       then coalesce(ready_since, now_ms()) end
- where lane is null
-   and ((turn is not null) <> (epoch is null and wakes_at is null and park_reason is null)
-        or (turn is null) <> (ready_since is null));
+update messages set turn = null, lease_until = null, park_reason = null
+ where lane is not null and (turn is not null or lease_until is not null or park_reason is not null);
+update messages m set turn = null
+ where m.lane is null and m.turn is not null
+   and (m.epoch is not null or m.wakes_at is not null or m.park_reason is not null
+        or not exists (select 1 from ready r where r.queue = m.queue and r.priority = m.priority
+                          and r.turn = m.turn and r.id = m.id and r.bytes = m.bytes
+                          and r.label = m.label and r.ttl_at is not distinct from m.ttl_at));
+delete from ready r
+ where not exists (select 1 from messages m where m.queue = r.queue and m.id = r.id
+                      and m.priority = r.priority and m.turn = r.turn and m.lane is null);
+update messages set turn = nextval('numbers')
+ where lane is null and turn is null and epoch is null and wakes_at is null and park_reason is null;
+insert into ready (queue, priority, turn, id, since, ttl_at, bytes, label)
+select m.queue, m.priority, m.turn, m.id, now_ms(), m.ttl_at, m.bytes, m.label from messages m
+ where m.lane is null and m.turn is not null
+on conflict do nothing;
 
 -- What belongs to nothing.
 delete from dead d using messages m where m.queue = d.queue and m.id = d.id;

@@ -16,20 +16,23 @@ declare
   v_tell record;
 begin
   -- Ids are taken under the locks of the lanes: their order has to be that of commits.
-  select bool_or(k is not null) into v_keyed from unnest(p_keys) k;
-  if v_keyed then perform lock_lanes(p_queues, p_keys); end if;
+  select coalesce(bool_or(k is not null), false) into v_keyed from unnest(p_keys) k;
+  if v_keyed then
+    perform lock_lanes(p_queues, p_keys);
+  else
+    -- A turn is never older than the number of its transaction: see `low` and `high` of leases.
+    perform txid_current();
+  end if;
   v_ids := array(select nextval('numbers') from unnest(p_queues));
 
   if v_keyed or not v_one then
     -- Acceptance in a lane is never before that of the message in front, whatever the clocks say.
     insert into messages (queue, id, lane, due, priority, bytes, enqueued_at, expires_at, ttl_at,
-                          wakes_at, turn, ready_since, notice, max_attempts, label, name,
-                          notice_queue, notice_key, topic, headers, body_at, body)
+                          wakes_at, turn, notice, max_attempts, label, name, notice_queue,
+                          notice_key, topic, headers, body_at, body)
     select a.queue, a.id, a.lane, a.at + a.delay, a.priority, a.bytes, a.at, a.at + a.ttl,
            a.at + a.ttl, case when a.delay > 0 then a.at + a.delay end,
-           case when a.lane is null and a.delay = 0 then a.id end,
-           case when a.lane is null and a.delay = 0 then p_now end,
-           p_notice, a.max_attempts, coalesce(a.label, ''), a.name, a.notice_queue, a.notice_key,
+           case when a.lane is null and a.delay = 0 then a.id end, p_notice, a.max_attempts, coalesce(a.label, ''), a.name, a.notice_queue, a.notice_key,
            a.topic, nullif(a.headers, ''), a.body_at, case when a.body_at is null then a.body end
       from (select u.id, u.queue, u.body, u.body_at, u.headers, u.bytes, u.priority,
                    coalesce(u.after, 0) as delay, u.label, u.name, u.max_attempts, u.notice_queue,
@@ -42,17 +45,24 @@ begin
                          label, name, max_attempts, notice_queue, notice_key, topic)
               join queues q on q.id = u.queue
               left join lanes l on l.queue = u.queue and l.key = u.key) a;
+    if array_position(p_keys, null) is not null or p_keys is null then
+      insert into ready (queue, priority, turn, id, since, ttl_at, bytes, label)
+      select u.queue, u.priority, u.id, u.id, p_now, p_now + coalesce(u.own_ttl, q.ttl), u.bytes,
+             coalesce(u.label, '')
+        from unnest(v_ids, p_queues, p_keys, p_bytes, p_priorities, p_delays, p_ttls, p_labels)
+             as u (id, queue, key, bytes, priority, after, own_ttl, label)
+        join queues q on q.id = u.queue
+       where u.key is null and coalesce(u.after, 0) = 0;
+    end if;
   else
     -- The same for unkeyed messages of one queue.
     insert into messages (queue, id, due, priority, bytes, enqueued_at, expires_at, ttl_at,
-                          wakes_at, turn, ready_since, notice, max_attempts, label, name,
-                          notice_queue, notice_key, topic, headers, body_at, body)
+                          wakes_at, turn, notice, max_attempts, label, name, notice_queue,
+                          notice_key, topic, headers, body_at, body)
     select p_queues[1], u.id, p_now + coalesce(u.after, 0), u.priority, u.bytes, p_now,
            p_now + coalesce(u.own_ttl, q.ttl), p_now + coalesce(u.own_ttl, q.ttl),
            case when u.after > 0 then p_now + u.after end,
-           case when u.after > 0 then null else u.id end,
-           case when u.after > 0 then null else p_now end,
-           p_notice, u.max_attempts, coalesce(u.label, ''), u.name, u.notice_queue, u.notice_key,
+           case when u.after > 0 then null else u.id end, p_notice, u.max_attempts, coalesce(u.label, ''), u.name, u.notice_queue, u.notice_key,
            u.topic, nullif(u.headers, ''), u.body_at, case when u.body_at is null then u.body end
       from queues q,
            unnest(v_ids, p_bodies, p_body_ats, p_headers, p_bytes, p_priorities, p_delays, p_ttls,
@@ -60,6 +70,12 @@ begin
            as u (id, body, body_at, headers, bytes, priority, after, own_ttl, label, name,
                  max_attempts, notice_queue, notice_key, topic)
      where q.id = p_queues[1];
+    insert into ready (queue, priority, turn, id, since, ttl_at, bytes, label)
+    select p_queues[1], u.priority, u.id, u.id, p_now, p_now + coalesce(u.own_ttl, q.ttl), u.bytes,
+           coalesce(u.label, '')
+      from queues q, unnest(v_ids, p_bytes, p_priorities, p_delays, p_ttls, p_labels)
+                     as u (id, bytes, priority, after, own_ttl, label)
+     where q.id = p_queues[1] and coalesce(u.after, 0) = 0;
   end if;
 
   if v_keyed then

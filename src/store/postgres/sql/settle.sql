@@ -31,6 +31,7 @@ begin
     return;
   end if;
   perform lock_ids(array(select number_of(u) from unnest(p_places) u where not is_message(u)));
+  perform open_bundles(p_epochs);
   perform check_settled_once(p_places, p_epochs, v_now);
   if exists (select 1 from unnest(p_places, p_labels, p_hint_owners) as u (place, label, owner)
               where is_message(u.place) and (u.label is not null or u.owner is not null)) then
@@ -87,8 +88,13 @@ create function ack_each(p_places bigint[], p_epochs bigint[], p_labels text[],
                          p_now bigint) returns boolean
 language plpgsql as $$
 declare
+  v_numbers bigint[];
+  v_bundles bundles[] := '{}';
+  b bundles;
   v_gone bigint[];
+  v_ended bigint[];
   v_bodies bigint[];
+  v_shared bigint[];
   v_first bigint;
 begin
   if p_labels is not null or p_hint_owners is not null or cardinality(p_ids) <> cardinality(p_places)
@@ -100,23 +106,56 @@ begin
              < cardinality(p_ids)) then
     return false;
   end if;
-  with gone as (
-    delete from messages m
-     using unnest(p_places, p_epochs, p_ids) as u (place, epoch, id)
-     where m.queue = queue_of(u.place) and m.id = u.id and m.epoch = u.epoch
-       and m.lease_until > p_now
-    returning m.queue, m.id, m.bytes, m.body_at),
-  counted as (
-    insert into tallies (queue, acked, bytes)
-    select g.queue, count(*), -sum(g.bytes + 144) from gone g group by g.queue)
-  select array_agg(g.id), array_agg(g.body_at) filter (where g.body_at is not null)
-    into v_gone, v_bodies from gone g;
+  -- Mostly all are of bundles. If only some are, these are opened.
+  v_numbers := array(select distinct e >> 16 from unnest(p_epochs) e order by 1);
+  for b in select * from bundles where number = any (v_numbers) order by number for update loop
+    v_bundles := v_bundles || b;
+  end loop;
+  if cardinality(v_bundles) < cardinality(v_numbers) then
+    foreach b in array v_bundles loop perform open_bundle(b); end loop;
+    with gone as (
+      delete from messages m
+       using unnest(p_places, p_epochs, p_ids) as u (place, epoch, id)
+       where m.queue = queue_of(u.place) and m.id = u.id and m.epoch = u.epoch
+         and m.lease_until > p_now
+      returning m.queue, m.id, m.bytes, m.body_at),
+    counted as (
+      insert into tallies (queue, acked, bytes)
+      select g.queue, count(*), -sum(g.bytes + 144) from gone g group by g.queue)
+    select array_agg(g.id), array_agg(g.body_at) filter (where g.body_at is not null)
+      into v_gone, v_bodies from gone g;
+  else
+    foreach b in array v_bundles loop
+      continue when b.lease_until <= p_now;
+      with gone as (
+        delete from messages m
+         using unnest(p_places, p_epochs, p_ids) as u (place, epoch, id)
+         where u.epoch >> 16 = b.number and queue_of(u.place) = b.queue
+           and b.ids[(u.epoch & 65535) + 1] = u.id and m.queue = b.queue and m.id = u.id
+        returning m.id, m.bytes, m.body_at),
+      counted as (
+        insert into tallies (queue, acked, bytes)
+        select b.queue, count(*), -sum(g.bytes + 144) from gone g having count(*) > 0)
+      select array_agg(g.id), array_agg(g.body_at) filter (where g.body_at is not null)
+        into v_ended, v_shared from gone g;
+      v_gone := v_gone || v_ended;
+      v_bodies := v_bodies || v_shared;
+      b.held := b.held - cardinality(v_ended);
+      if b.held = 0 then
+        delete from bundles where number = b.number;
+      else
+        update bundles set held = b.held where number = b.number;
+        -- Who acks one by one may do so from many threads, which need not wait for each other.
+        if cardinality(v_ended) * 16 < b.held then perform open_bundle(b); end if;
+      end if;
+    end loop;
+  end if;
   if v_gone is null or cardinality(v_gone) < cardinality(p_ids) then
     select u.epoch into v_first from unnest(p_epochs, p_ids) with ordinality as u (epoch, id, n)
      where v_gone is null or u.id <> all (v_gone) order by u.n limit 1;
     perform refuse_lost(v_first);
   end if;
-  if v_bodies is not null then perform release_body(b) from unnest(v_bodies) b; end if;
+  if v_bodies is not null then perform release_body(u) from unnest(v_bodies) u; end if;
   return true;
 end $$;
 
@@ -394,6 +433,36 @@ begin
   return l;
 end $$;
 
+-- The live message of that name, with all that says where it stands: its lane, or its turn; a lease
+-- in a bundle is written into its row.
+create function lock_named(p_queue int, p_name bytea) returns messages language plpgsql as $$
+declare
+  v_seen messages;
+  m messages;
+begin
+  loop
+    -- First the lane or the turn, then the message: as everybody does.
+    select * into v_seen from messages where queue = p_queue and name = p_name;
+    if v_seen.id is null then return null; end if;
+    if v_seen.lane is not null then perform lock_ids(array[v_seen.lane]); end if;
+    if v_seen.turn is not null then
+      perform 1 from ready where queue = p_queue and priority = v_seen.priority
+          and turn = v_seen.turn for update;
+      if not found then
+        perform open_bundles(array[b.number << 16]) from bundles b
+          where b.queue = p_queue and v_seen.id = any (b.ids);
+        -- Nobody has it: it is on its way from one to the other, or has just ended.
+        select * into m from messages where queue = p_queue and name = p_name;
+        continue when m.turn is not null;
+      end if;
+    end if;
+    select * into m from messages where queue = p_queue and name = p_name for update;
+    exit when m.id is null
+           or (m.id = v_seen.id and (m.turn is null or m.turn = v_seen.turn));
+  end loop;
+  return m;
+end $$;
+
 -- Drops messages by their names, wherever they stand; says which there were.
 create function cancel(p_queues text[], p_names bytea[]) returns boolean[]
 language plpgsql as $$
@@ -409,10 +478,7 @@ begin
     m := null;
     if v_queue is not null then
       perform share_queue(v_queue);
-      -- First the lane, then the message: as everybody does.
-      select lane into m.lane from messages where queue = v_queue and name = p_names[i];
-      if m.lane is not null then perform lock_ids(array[m.lane]); end if;
-      select * into m from messages where queue = v_queue and name = p_names[i] for update;
+      m := lock_named(v_queue, p_names[i]);
     end if;
     v_result := v_result || (m.id is not null);
     continue when m.id is null;

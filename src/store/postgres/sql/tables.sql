@@ -14,7 +14,8 @@ create table store (
 
 -- Of message ids, turns in the ready order, lanes, versions, publications.
 create sequence numbers;
--- Of leases. An epoch must never come twice: leases are committed synchronously.
+-- Of requests for leases: the epochs of the leases that one of them gets are 65536 times its number,
+-- and those behind. An epoch must never come twice: leases are committed synchronously.
 create sequence epochs;
 
 create table queues (
@@ -99,9 +100,12 @@ create index lanes_ready on lanes (queue, priority, turn) where turn is not null
 create index lanes_labelled on lanes (queue, label, priority, turn)
   where turn is not null and label <> '';
 create index lanes_leased on lanes (lease_until, epoch) where lease_until is not null;
+create index lanes_hidden on lanes (queue, priority, turn)
+  where turn is not null and hint_owner is not null;
 create index lanes_hinted on lanes (hint_until) where hint_until is not null;
 
--- Live messages. An unkeyed one has no lane: lease and turn stand in its own row.
+-- Live messages. An unkeyed one has no lane. It is in `ready` while it can be leased; its lease
+-- stands in a bundle, or in its own row.
 create table messages (
   queue        int not null,
   id           bigint not null,
@@ -119,8 +123,7 @@ create table messages (
   deliveries   int not null default 0,
   epoch        bigint,                -- of the lease that carries it
   pulled       bigint,                -- and the cursor with which it was pulled
-  turn         bigint,
-  ready_since  bigint,
+  turn         bigint,                -- in `ready`, or that it had there when a bundle took it
   lease_until  bigint,
   graced       boolean not null default false,
   request_client bigint,
@@ -145,15 +148,45 @@ create table messages (
 alter table messages alter column body set storage external;
 create index messages_lane on messages (lane, due, id) where lane is not null;
 create index messages_block on messages (lane, due, id) where blocks;
-create index messages_ready on messages (queue, priority, turn) where turn is not null;
-create index messages_labelled on messages (queue, label, priority, turn)
-  where turn is not null and label <> '';
 create index messages_waking on messages (wakes_at, id) where wakes_at is not null;
 -- Without the epoch, so that a lease of a lane changes nothing that its messages' indexes know.
 create index messages_leased on messages (lease_until) where lease_until is not null;
 create index messages_ending on messages (ttl_at, id) where ttl_at is not null;
 create unique index messages_named on messages (queue, name) where name is not null;
 create index messages_sharing on messages (body_at) where body_at is not null;
+
+-- Unkeyed messages that can be leased, in their order. Whoever ends such a message locks its row here
+-- before its own.
+create table ready (
+  queue    int not null,
+  priority int not null,
+  turn     bigint not null,
+  id       bigint not null,
+  since    bigint not null,
+  ttl_at   bigint,
+  bytes    int not null,
+  label    text collate "C" not null,
+  primary key (queue, priority, turn)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0);
+create index ready_labelled on ready (queue, label, priority, turn) where label <> '';
+
+-- Leases of unkeyed messages that one request got together, and that are mostly acked together too:
+-- so their messages are not written to. Whatever concerns only some of them, or is more than an ack,
+-- opens the bundle first: then each lease stands in its message's row.
+create table bundles (
+  number         bigint primary key,  -- from `epochs`: the lease of the n-th id has number * 65536 + n - 1
+  queue          int not null,
+  ids            bigint[] not null,
+  held           int not null,        -- of its messages, so many are still there
+  lease_until    bigint not null,
+  graced         boolean not null default false,
+  request_client bigint,
+  request_number bigint
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0);
+create index bundles_leased on bundles (lease_until);
+create index bundles_queue on bundles (queue);
 
 create table dead (
   queue        int not null,
