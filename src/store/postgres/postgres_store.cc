@@ -27,7 +27,9 @@ constexpr std::int32_t slice = 1000;
 
 // From taking its turn to its commit, a message is on its way for as long as this, at most. One
 // that takes longer is found when everything is looked at.
-constexpr auto on_its_way_max = 2s;
+constexpr auto on_its_way_max = 1s;
+// The same for something that will be due.
+constexpr Duration due_lag = 5s;
 constexpr auto look_at_all_every = 15s;
 
 std::uint64_t random_word() {
@@ -108,10 +110,31 @@ void PostgresStore::tell_time(Group& group) {
   group.insert(group.begin(), std::move(statement));
 }
 
+// Where to begin to look for what is due.
+std::int64_t PostgresStore::due_from() {
+  if (clock_) return 0;
+  const std::lock_guard lock(due_mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  if (now - due_whole_at_ < look_at_all_every) return due_from_ms_;
+  due_whole_at_ = now;
+  return 0;
+}
+
+// Everything up to then was done, but for what is on its way in transactions that began before.
+void PostgresStore::note_caught_up(const GroupResult& done) {
+  if (clock_ || !done) return;
+  const auto until = done->back().maybe_int8(0, 0);
+  if (!until) return;
+  const std::lock_guard lock(due_mutex_);
+  due_from_ms_ = std::max(due_from_ms_, *until - due_lag.count());
+}
+
 Group PostgresStore::catch_up() {
   Group group;
-  Statement statement{.sql = "select catch_up($1, $2)"};
-  statement.params.int4(slice).int4(static_cast<std::int32_t>(limits_.failures_kept_max));
+  Statement statement{.sql = "select catch_up($1, $2, $3)"};
+  statement.params.int8(due_from())
+      .int4(slice)
+      .int4(static_cast<std::int32_t>(limits_.failures_kept_max));
   group.push_back(std::move(statement));
   tell_time(group);
   return group;
@@ -121,7 +144,7 @@ Group PostgresStore::catch_up() {
 void PostgresStore::catch_up_wholly(Connection& connection) {
   while (true) {
     const GroupResult done = connection.run(catch_up());
-    if (!done || done->back().boolean(0, 0)) return;
+    if (!done || !done->back().is_null(0, 0)) return;
   }
 }
 
@@ -156,6 +179,7 @@ std::vector<GroupResult> PostgresStore::run(std::vector<Group> groups) {
       tell_time(sent.back());
     }
     auto answers = (*connection)->run(sent);
+    note_caught_up(answers.front());
     std::vector<std::size_t> again;
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       GroupResult& answer = answers[i + 1];
@@ -249,7 +273,9 @@ std::vector<Result<Receipt>> PostgresStore::apply(std::span<const Transaction> t
   // Together they cost one commit. Mostly that works; else each is on its own.
   if (good.size() == 1 || !apply_together(good, answers)) apply_each(good, answers);
   for (std::size_t i = 0; i < good.size(); ++i) {
-    if (*answers[i]) forget_removed(*good[i]);
+    if (!*answers[i]) continue;
+    forget_removed(*good[i]);
+    wake_settled(*good[i]);
   }
   return results;
 }
@@ -261,6 +287,16 @@ void PostgresStore::forget_removed(const Transaction& transaction) {
   if (removed == nullptr) return;
   const std::lock_guard lock(lines_mutex_);
   lines_.erase(removed->queue);
+}
+
+// Who settles a lease is mostly its holder, so others are not notified of its end; they look now
+// and then.
+void PostgresStore::wake_settled(const Transaction& transaction) {
+  store::Wakes wakes;
+  for (const Settle& settle : transaction.settles) {
+    if (settle.then != Settle::Then::keep) wakes.lanes.push_back(settle.token.epoch());
+  }
+  if (!wakes.lanes.empty()) watches_.wake(wakes);
 }
 
 namespace {

@@ -86,6 +86,7 @@ class PostgresStore final : public Store {
   void apply_each(std::span<const Transaction* const> transactions,
                   std::vector<Result<Receipt>*>& results);
   void forget_removed(const Transaction& transaction);
+  void wake_settled(const Transaction& transaction);
   Result<Receipt> stored_receipt(const TransactionId& id);
 
   Result<void> add_histories(std::vector<Lease>& leases, std::uint64_t from);
@@ -108,6 +109,9 @@ class PostgresStore final : public Store {
   Line line(const std::string& queue);
   void note_granted(const std::string& queue, const Granted& granted);
 
+  std::int64_t due_from();
+  void note_caught_up(const GroupResult& done);
+
   const Limits limits_;
   const std::shared_ptr<Clock> clock_;  // none: the database's
   const Identity identity_;
@@ -116,6 +120,10 @@ class PostgresStore final : public Store {
   std::atomic<std::int64_t> ahead_ms_ = 0;  // of the database's clock, against this machine's
 
   std::atomic<std::int64_t> taken_bytes_ = 0;  // by live messages, when the upkeep last looked
+
+  std::mutex due_mutex_;
+  std::int64_t due_from_ms_ = 0;  // nothing was due before that is not done
+  SteadyTime due_whole_at_{};     // when everything was looked at
 
   std::mutex lines_mutex_;
   std::map<std::string, Line, std::less<>> lines_;

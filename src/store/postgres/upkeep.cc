@@ -148,7 +148,9 @@ Duration Upkeep::serve() {
   std::vector<Group> groups = {store_.catch_up()};
   Group look;
   store_.tell_time(look);
-  look.push_back(Statement{.sql = "select next_due(), now_ms()"});
+  Statement next{.sql = "select next_due($1), now_ms()"};
+  next.params.int8(store_.due_from());
+  look.push_back(std::move(next));
   groups.push_back(std::move(look));
   const auto now = std::chrono::steady_clock::now();
   const bool clean = now - cleaned_at_ >= clean_every;
@@ -170,7 +172,8 @@ Duration Upkeep::serve() {
   const std::int64_t store_now = rows.int8(0, 1);
   const auto here = std::chrono::floor<Duration>(before).time_since_epoch().count();
   store_.ahead_ms_ = store_now - here;
-  const bool all = results[0] && results[0]->back().boolean(0, 0);
+  store_.note_caught_up(results[0]);
+  const bool all = results[0] && !results[0]->back().is_null(0, 0);
   if (!all) return 1ms;
   const std::lock_guard lock(mutex_);
   Duration nap = poll;

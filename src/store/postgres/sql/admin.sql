@@ -191,7 +191,7 @@ begin
   -- Notices into the queue itself would have no place to go to.
   perform set_config('strand.removing', p_queue, true);
   for l in select * from lanes where queue = q.id and epoch is not null order by epoch for update loop
-    l := end_lease(l, v_now);
+    l := take_lease_away(l, v_now);
     perform save_lane(l, v_now);
   end loop;
   for m in select * from messages where queue = q.id and lane is null and epoch is not null

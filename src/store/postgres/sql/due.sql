@@ -1,34 +1,38 @@
 -- What time brings: delays, backoffs, hints, leases and TTLs that end. Each happens at its own time
 -- and in the order of the times, so that the outcome does not depend on how often this is called.
 
-create function due_now(p_now bigint) returns boolean language plpgsql stable as $$
+-- Whether something is due. p_from: what was due before has been applied; what an index still has
+-- there is dead, and would be walked in vain while somebody's old transaction keeps it from being
+-- cleaned away.
+create function due_now(p_from bigint, p_now bigint) returns boolean language plpgsql stable as $$
 begin
-  return exists (select 1 from messages where wakes_at <= p_now)
-      or exists (select 1 from lanes where lease_until <= p_now)
-      or exists (select 1 from messages where lease_until <= p_now)
-      or exists (select 1 from bundles where lease_until <= p_now)
-      or exists (select 1 from messages where ttl_at <= p_now)
-      or exists (select 1 from lanes where hint_until <= p_now);
+  return exists (select 1 from messages where wakes_at between p_from and p_now)
+      or exists (select 1 from lanes where lease_until between p_from and p_now)
+      or exists (select 1 from messages where lease_until between p_from and p_now)
+      or exists (select 1 from bundles where lease_until between p_from and p_now)
+      or exists (select 1 from messages where ttl_at between p_from and p_now)
+      or exists (select 1 from lanes where hint_until between p_from and p_now);
 end $$;
 
 -- When something will be due next, for whoever has to wake up then. A lane that its hint hides shows
 -- itself to others when its grace is over.
-create function next_due() returns bigint language plpgsql stable as $$
+create function next_due(p_from bigint) returns bigint language plpgsql stable as $$
 begin
-  return least((select min(wakes_at) from messages where wakes_at is not null),
-               (select min(lease_until) from lanes where lease_until is not null),
-               (select min(lease_until) from messages where lease_until is not null),
-               (select min(lease_until) from bundles),
-               (select min(ttl_at) from messages where ttl_at is not null),
-               (select min(hint_until) from lanes where hint_until is not null),
+  return least((select min(wakes_at) from messages where wakes_at >= p_from),
+               (select min(lease_until) from lanes where lease_until >= p_from),
+               (select min(lease_until) from messages where lease_until >= p_from),
+               (select min(lease_until) from bundles where lease_until >= p_from),
+               (select min(ttl_at) from messages where ttl_at >= p_from),
+               (select min(hint_until) from lanes where hint_until >= p_from),
                (select min(ready_since + hint_grace) from lanes
                  where hint_until is not null and turn is not null
                    and ready_since + hint_grace > now_ms()));
 end $$;
 
--- Applies up to p_max things that are due; returns whether that was all. Of several processes one
--- does it at a time, and rows that others hold are left for later.
-create function catch_up(p_max int, p_kept int) returns boolean language plpgsql as $$
+-- Applies up to p_max things that are due since p_from. Returns until when all is done, or null if
+-- something is left. Of several processes one does it at a time, and rows that others hold are left
+-- for later.
+create function catch_up(p_from bigint, p_max int, p_kept int) returns bigint language plpgsql as $$
 declare
   v_now bigint := now_ms();
   v_lanes bigint[] := '{}';     -- held by others
@@ -40,36 +44,37 @@ declare
   b bundles;
   v_turn bigint;
 begin
-  if not due_now(v_now) then return true; end if;
+  if not due_now(p_from, v_now) then return v_now; end if;
+  -- Somebody else is at it, who may have less to do: this is no reason to look at it again at once.
   if not pg_try_advisory_xact_lock(hashtextextended('strand due ' || current_schema(), 0)) then
-    return true;
+    return p_from;
   end if;
   for i in 1 .. p_max loop
     select * into e from (
       (select wakes_at as at, 0 as kind, id as number, lane, queue, id from messages
-        where wakes_at <= v_now and id <> all (v_messages)
+        where wakes_at between p_from and v_now and id <> all (v_messages)
           and (lane is null or lane <> all (v_lanes)) order by wakes_at, id limit 1)
       union all
       (select hint_until, 1, id, id, queue, null from lanes
-        where hint_until <= v_now and id <> all (v_lanes) order by hint_until, id limit 1)
+        where hint_until between p_from and v_now and id <> all (v_lanes) order by hint_until, id limit 1)
       union all
       (select lease_until, 2, epoch, id, queue, null from lanes
-        where lease_until <= v_now and id <> all (v_lanes) order by lease_until, epoch limit 1)
+        where lease_until between p_from and v_now and id <> all (v_lanes) order by lease_until, epoch limit 1)
       union all
       (select lease_until, 2, epoch, null, queue, id from messages
-        where lease_until <= v_now and id <> all (v_messages)
+        where lease_until between p_from and v_now and id <> all (v_messages)
         order by lease_until, epoch limit 1)
       union all
       (select lease_until, 2, number << 16, null, queue, null from bundles
-        where lease_until <= v_now and number <> all (v_bundles)
+        where lease_until between p_from and v_now and number <> all (v_bundles)
         order by lease_until, number limit 1)
       union all
       (select ttl_at, 3, id, lane, queue, id from messages
-        where ttl_at <= v_now and id <> all (v_messages)
+        where ttl_at between p_from and v_now and id <> all (v_messages)
           and (lane is null or lane <> all (v_lanes)) order by ttl_at, id limit 1)
     ) due order by at, kind, number limit 1;
     if e.at is null then
-      return cardinality(v_lanes || v_messages || v_bundles) = 0;
+      return case when cardinality(v_lanes || v_messages || v_bundles) = 0 then v_now end;
     end if;
 
     -- The leases of a bundle end one by one.
@@ -133,7 +138,7 @@ begin
         if m.lane is not null then perform save_lane(l, e.at); end if;
     end case;
   end loop;
-  return false;
+  return null;
 end $$;
 
 create function wake_message(l lanes, m messages, p_now bigint) returns void language plpgsql as $$
@@ -212,7 +217,7 @@ begin
     l := f.lane;
     v_park := f.park;
   end if;
-  l := end_lease(l, p_now);
+  l := take_lease_away(l, p_now);
   if v_park is not null then l.park_reason := v_park; end if;
   perform save_lane(l, p_now);
 end $$;

@@ -45,8 +45,7 @@ begin
     select id into v_id from queues where name = p_name;
     if v_id is not null then
       perform share_queue(v_id);
-      perform 1 from queues where id = v_id and name = p_name;
-      if found then return v_id; end if;
+      if exists (select 1 from queues where id = v_id and name = p_name) then return v_id; end if;
       continue;  -- removed while this waited
     end if;
     perform pg_advisory_xact_lock(hashtext('strand queues ' || current_schema()), 0);
@@ -116,16 +115,21 @@ begin
                   for update);
 end $$;
 
--- Locks the lanes of these keys; those that there are not yet are made.
-create function lock_lanes(p_queues int[], p_keys bytea[]) returns void language plpgsql as $$
+-- Locks the lanes of these keys; those that there are not yet are made. Returns how many they are.
+create function lock_lanes(p_queues int[], p_keys bytea[]) returns int language plpgsql as $$
 declare
   v_queues int[];
   v_keys bytea[];
   v_locked int;
 begin
-  select array_agg(w.queue), array_agg(w.key) into v_queues, v_keys
-    from (select distinct u.queue, u.key from unnest(p_queues, p_keys) as u (queue, key)
-           where u.key is not null order by 1, 2) w;
+  if cardinality(p_keys) = 1 then
+    v_queues := p_queues;
+    v_keys := p_keys;
+  else
+    select array_agg(w.queue), array_agg(w.key) into v_queues, v_keys
+      from (select distinct u.queue, u.key from unnest(p_queues, p_keys) as u (queue, key)
+             where u.key is not null order by 1, 2) w;
+  end if;
   loop
     insert into lanes (id, queue, key, label)
     select nextval('numbers'), w.queue, w.key,
@@ -141,7 +145,7 @@ begin
     get diagnostics v_locked = row_count;
     -- A lane that ended while this waited is made again; or somebody else has made it again, and it
     -- is another row, which is not locked yet.
-    exit when v_locked = cardinality(v_keys);
+    if v_locked = cardinality(v_keys) then return v_locked; end if;
   end loop;
 end $$;
 

@@ -223,7 +223,7 @@ begin
       return;
     end if;
     if p_seize then
-      if l.epoch is not null then l := end_lease(l, v_now); end if;
+      if l.epoch is not null then l := take_lease_away(l, v_now); end if;
       l.park_reason := null;
       if l.live = 0 then l.isolate_next := false; end if;
     end if;
@@ -387,7 +387,8 @@ begin
                                  'taken by another', p_epoch));
 end $$;
 
--- Gives back what a lease carries, uncharged, and ends it. The lane is not saved.
+-- Gives back what a lease carries, uncharged, and ends it. The lane is not saved. The holder is not
+-- told: whoever takes its lease away has to.
 create function end_lease(l lanes, p_now bigint) returns lanes language plpgsql as $$
 declare
   m messages;
@@ -399,13 +400,19 @@ begin
       l := give_back(l, m, p_now);
     end loop;
   end if;
-  perform tell_lease(v_epoch);
   l.epoch := null;
   l.lease_until := null;
   l.isolated := false;
   l.request_client := null;
   l.request_number := null;
   return l;
+end $$;
+
+-- The same against the will of its holder.
+create function take_lease_away(l lanes, p_now bigint) returns lanes language plpgsql as $$
+begin
+  perform tell_lease(l.epoch);
+  return end_lease(l, p_now);
 end $$;
 
 -- The lane of a token, locked; refuses when the token is not current.

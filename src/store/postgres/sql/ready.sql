@@ -35,35 +35,7 @@ begin
   end loop;
 end $$;
 
--- The lanes that are served next, as many as p_messages can come from. Not locked.
-create function next_lanes(p_queue int, p_bound_priority int, p_bound_turn bigint, p_owner text,
-                           p_now bigint, p_limit int, p_messages int)
-returns bigint[] language plpgsql stable as $$
-begin
-  return array(
-    select c.id from (
-      select l.id, coalesce(sum(l.count) over (order by l.priority, l.turn
-                                rows between unbounded preceding and 1 preceding), 0) as before
-        from ((select t.id, t.priority, t.turn, countable(t) as count from lanes t
-                where t.queue = p_queue and t.turn is not null and t.priority < p_bound_priority
-                  and shows_itself(t, p_owner, p_now)
-                order by t.priority, t.turn limit p_limit)
-              union all
-              (select t.id, t.priority, t.turn, countable(t) from lanes t
-                where t.queue = p_queue and t.turn is not null and t.hint_owner is not null
-                  and t.priority = p_bound_priority and t.turn < p_bound_turn
-                  and shows_itself(t, p_owner, p_now)
-                order by t.turn limit p_limit)
-              union all
-              (select t.id, t.priority, t.turn, countable(t) from lanes t
-                where t.queue = p_queue and t.turn is not null
-                  and (t.priority, t.turn) >= (p_bound_priority, p_bound_turn)
-                  and shows_itself(t, p_owner, p_now)
-                order by t.priority, t.turn limit p_limit)) l) c
-     where c.before < p_messages limit p_limit);
-end $$;
-
--- The same for all priorities at once, for requests that name no labels. Nothing of the bound's
+-- The next entries of all priorities, for requests that name no labels. Nothing of the bound's
 -- priority waits in front of its turn, but lanes that were hidden from whoever found the bound: what
 -- else the index still has there is dead, and would be walked in vain, again and again, while
 -- somebody's old transaction keeps it from being cleaned away.
@@ -240,25 +212,39 @@ create function pick_plain(p_queue int, p_bound_priority int, p_bound_turn bigin
                            out are_lanes boolean)
 language plpgsql as $$
 declare
-  v_lanes bigint[] := next_lanes(p_queue, p_bound_priority, p_bound_turn, p_owner, p_now, p_limit,
-                                 p_messages);
+  -- A cursor, so that no lane is locked beyond those that are taken.
+  v_next cursor for
+    select l.id, l.priority, l.turn, countable(l) as count from lanes l
+     where l.queue = p_queue and l.turn is not null
+       and (l.priority, l.turn) >= (p_bound_priority, p_bound_turn)
+       and shows_itself(l, p_owner, p_now)
+     order by l.priority, l.turn for update skip locked;
+  v_messages bigint := 0;
   v_bytes bigint;
   v_ending int;
   v_first int;
   v_last int;
 begin
-  are_lanes := cardinality(v_lanes) > 0;
+  if p_bound_priority > 0 and exists_above(p_queue, p_bound_priority)
+     or exists (select 1 from lanes l where l.queue = p_queue and l.turn is not null
+                   and l.hint_owner is not null and l.priority = p_bound_priority
+                   and l.turn < p_bound_turn) then
+    return;
+  end if;
+  are_lanes := exists (select 1 from lanes l where l.queue = p_queue and l.turn is not null
+                          and (l.priority, l.turn) >= (p_bound_priority, p_bound_turn));
   if are_lanes then
     if exists (select 1 from ready r where r.queue = p_queue) then
       return;
     end if;
-    with locked as materialized (
-      select l.id, l.priority, l.turn from lanes l
-       where l.id = any (v_lanes) and l.turn is not null
-       order by l.priority, l.turn for update skip locked)
-    select array_agg(k.id order by k.priority, k.turn), array_agg(k.turn order by k.priority, k.turn),
-           min(k.priority), max(k.priority)
-      into ids, turns, v_first, v_last from locked k;
+    for l in v_next loop
+      ids := ids || l.id;
+      turns := turns || l.turn;
+      v_first := coalesce(v_first, l.priority);
+      v_last := l.priority;
+      v_messages := v_messages + l.count;
+      exit when v_messages >= p_messages or cardinality(ids) = p_limit;
+    end loop;
     if ids is not null and not whole_lanes_fit(ids, p_messages, p_bytes, p_now) then
       ids := null;
     end if;
@@ -274,8 +260,7 @@ begin
     if v_bytes > p_bytes or v_ending > 0 then ids := null; end if;
   end if;
   -- With more than one priority, of every eight leases one goes by age.
-  if ids is not null and (v_first <> v_last or exists_below(p_queue, v_last)
-                          or (p_bound_priority > 0 and exists_above(p_queue, v_first))) then
+  if ids is not null and (v_first <> v_last or exists_below(p_queue, v_last)) then
     ids := null;
   end if;
 end $$;

@@ -12,13 +12,14 @@ declare
   v_ids bigint[];
   v_soon bigint;
   v_keyed boolean;
+  v_lanes int;
   v_one boolean := p_queues[1] = all (p_queues);
   v_tell record;
 begin
   -- Ids are taken under the locks of the lanes: their order has to be that of commits.
   select coalesce(bool_or(k is not null), false) into v_keyed from unnest(p_keys) k;
   if v_keyed then
-    perform lock_lanes(p_queues, p_keys);
+    v_lanes := lock_lanes(p_queues, p_keys);
   else
     -- A turn is never older than the number of its transaction: see `low` and `high` of leases.
     perform txid_current();
@@ -79,7 +80,7 @@ begin
   end if;
 
   if v_keyed then
-    perform join_lanes(p_now, v_ids, p_queues, p_keys, p_priorities, p_delays, p_labels);
+    perform join_lanes(p_now, v_ids, p_queues, p_keys, p_priorities, p_delays, p_labels, v_lanes);
   end if;
 
   if v_one then
@@ -91,7 +92,9 @@ begin
       from unnest(p_queues, p_bytes) as u (queue, bytes) group by u.queue;
   end if;
 
-  if v_keyed or not v_one or p_delays is not null then
+  if v_keyed and p_delays is null and array_position(p_keys, null) is null then
+    null;  -- join_lanes has told
+  elsif v_keyed or not v_one or p_delays is not null then
     for v_tell in select distinct u.queue
                     from unnest(p_queues, p_keys, p_delays) as u (queue, key, after)
                    where u.key is null and coalesce(u.after, 0) = 0 loop
@@ -108,7 +111,7 @@ end $$;
 -- Counts new messages into their lanes, which are locked, and gives these their turns: that of the
 -- first message that made the lane ready.
 create function join_lanes(p_now bigint, p_ids bigint[], p_queues int[], p_keys bytea[],
-                           p_priorities int[], p_delays bigint[], p_labels text[])
+                           p_priorities int[], p_delays bigint[], p_labels text[], p_lanes int)
 returns void language plpgsql as $$
 declare
   r record;
@@ -164,8 +167,7 @@ begin
     end if;
   end loop;
   -- A message without its lane would never be seen again.
-  if v_joined <> (select count(distinct (u.queue, u.key))
-                    from unnest(p_queues, p_keys) as u (queue, key) where u.key is not null) then
+  if v_joined <> p_lanes then
     raise exception 'a lane vanished while messages came into it' using errcode = '40001';
   end if;
 end $$;
@@ -287,7 +289,7 @@ begin
   end if;
 
   duplicates := array_fill(false, array[v_count]);
-  v_dedup := exists (select 1 from unnest(p_dedup_ids) as u (id) where u.id is not null);
+  v_dedup := p_dedup_ids is not null;
   if v_dedup then
     for i in 1 .. v_count loop
       if p_dedup_ids[i] is not null then
@@ -317,7 +319,7 @@ begin
       for i in 1 .. cardinality(v_new) loop ids[v_new[i]] := v_accepted[i]; end loop;
     end if;
   else
-    perform check_names(v_queues, p_names, null);
+    if p_names is not null then perform check_names(v_queues, p_names, null); end if;
     if p_room is not null then
       perform check_room(p_room, (select sum(b + 144) from unnest(p_bytes) b)::bigint);
     end if;

@@ -259,7 +259,6 @@ begin
   end if;
   if v_bodies is not null then perform release_body(b) from unnest(v_bodies) b; end if;
 
-  perform tell_lease(p_epochs[i]) from unnest(v_settles) i;
   delete from lanes l using unnest(v_lanes, v_counts) as u (id, count)
    where l.id = u.id and l.live = u.count and l.hint_owner is null;
   -- Those that have more become ready, in the order of the settles.
@@ -486,7 +485,7 @@ begin
     if m.lane is not null then select * into l from lanes where id = m.lane; end if;
     l := end_message(l, m, 'cancelled', null, v_now);
     if m.lane is not null then
-      if m.epoch is not null then l := end_lease(l, v_now); end if;
+      if m.epoch is not null then l := take_lease_away(l, v_now); end if;
       perform save_lane(l, v_now);
     elsif m.epoch is not null then
       perform tell_lease(m.epoch);
