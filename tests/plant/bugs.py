@@ -5,7 +5,7 @@ import pathlib
 import re
 
 LIST = "tests/plant/bugs.txt"
-LAYERS = {"engine", "contract", "local", "check", "rocksdb", "sqlite", "queue"}
+LAYERS = {"engine", "contract", "local", "check", "rocksdb", "sqlite", "postgres", "queue"}
 PLANTED = re.compile(r'STRAND_PLANTED\(\s*"([^"]*)"\s*\)')
 
 

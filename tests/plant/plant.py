@@ -44,11 +44,12 @@ class Stage:
 UNIT = Stage("unit_tests", ("--gtest_fail_fast",), timeout_s=60)
 THREADS = Stage("threads_tests", ("--gtest_fail_fast",))
 QUEUE = Stage("queue_tests", ("--gtest_fail_fast",), "memory", timeout_s=60)
+POSTGRES = Stage("postgres_tests", ("--gtest_fail_fast", "--gtest_filter=*Claim*:*SlowSender*:CheckTest.*"))
 SIM = Stage("strand-sim", ("--seeds", "2000", "--no-shrink"), timeout_s=300)
 
 
-def conformance(store):
-    return Stage("conformance_tests", ("--gtest_fail_fast",), store)
+def conformance(store, timeout_s=120):
+    return Stage("conformance_tests", ("--gtest_fail_fast",), store, timeout_s)
 
 
 # Which programs could notice, the quickest first.
@@ -60,6 +61,7 @@ STAGES = {
     "rocksdb": [UNIT, conformance("rocksdb"), THREADS],
     "sqlite": [UNIT, conformance("sqlite"), THREADS],
     "queue": [QUEUE, THREADS],
+    "postgres": [POSTGRES, conformance("postgres", timeout_s=600)],
 }
 
 # Tried in every ./dev test: quick ones, from different layers.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "store/postgres/answers.h"
+#include "store/postgres/planted_sql.h"
 #include "store/postgres/sql.h"
 
 namespace strand::postgres {
@@ -154,7 +155,7 @@ std::string whole_script(const Migration& step, const Location& location, const 
 
 std::vector<Migration> migrations(bool own_clock) {
   std::vector<Migration> steps;
-  steps.push_back({.version = 1, .name = "tables and functions", .sql = sql::first()});
+  steps.push_back({.version = 1, .name = "tables and functions", .sql = plant(sql::first())});
   if (own_clock) steps.back().sql += sql::test_clock();
   return steps;
 }
