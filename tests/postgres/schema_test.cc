@@ -3,6 +3,8 @@
 #include "store/postgres/schema.h"
 
 #include <chrono>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -160,6 +162,22 @@ TEST_F(SchemaTest, A_schema_that_was_made_for_the_role_is_enough) {
   EXPECT_THAT(refused(mine).message, HasSubstr(grant));
   shared_server().sql(grant, database);
   expect_it_works(mine);
+}
+
+// The block behind "## Monitoring".
+TEST_F(SchemaTest, The_queries_of_the_page_for_operators_run) {
+  expect_it_works(url());
+  std::ifstream file(STRAND_SOURCE_DIR "/docs/operations/postgres.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string page = text.str();
+  const std::string fence = "```";
+  const std::size_t begin = page.find(fence + "sql\n", page.find("## Monitoring"));
+  ASSERT_NE(begin, std::string::npos);
+  const std::size_t first = begin + fence.size() + 4;
+  const auto connection = connect_to(url());
+  script(*connection, "set search_path = strand, pg_temp;\n" +
+                          page.substr(first, page.find(fence, first) - first));
 }
 
 // As in docs/operations/postgres.md: one role owns the tables, another uses them.
