@@ -166,6 +166,26 @@ TEST_F(ClaimTest, Leases_of_one_request_are_settled_from_many_threads) {
   EXPECT_EQ(stats.leased, static_cast<std::uint64_t>(messages / 5));
 }
 
+TEST_F(ClaimTest, A_request_is_remembered_as_long_as_its_leases_of_unkeyed_messages_live) {
+  const auto store = opened();
+  send(*store, "m");
+  send(*store, "m");
+  const LeaseRequest request{
+      .queue = "q", .request = RequestId{.client = 1, .number = 1}, .lanes = 2, .lease = 1min};
+  const auto leases = store->lease(request).value();
+  ASSERT_THAT(leases, SizeIs(2));
+  const auto connection = connect_to(url());
+  script(*connection,
+         "set search_path = strand, pg_temp; update requests set forget_at = 1; select upkeep()");
+  const auto again = store->lease(request).value();
+  ASSERT_THAT(again, SizeIs(2));
+  EXPECT_EQ(again[1].token, leases[1].token);
+  for (const Lease& lease : leases)
+    EXPECT_TRUE(settled(*store, lease));
+  script(*connection, "select upkeep()");
+  EXPECT_EQ(query(*connection, "select count(*) from requests").int8(0, 0), 0);
+}
+
 // A lane that its hint hides from this process has a turn below the bound; when its time has come
 // it is served like any other.
 TEST_F(ClaimTest, A_lane_that_was_hidden_is_served_when_its_grace_is_over) {

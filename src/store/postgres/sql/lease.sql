@@ -378,7 +378,8 @@ begin
                      and l.id = number_of(g.place) and l.epoch = g.epoch)
        or exists (select 1 from messages m where is_message(g.place)
                      and m.queue = queue_of(g.place) and m.id = number_of(g.place)
-                     and m.epoch = g.epoch));
+                     and m.epoch = g.epoch)
+       or exists (select 1 from bundles b where b.number = g.epoch >> 16));
 end $$;
 
 create function refuse_lost(p_epoch bigint) returns void language plpgsql as $$

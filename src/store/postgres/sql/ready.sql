@@ -228,7 +228,7 @@ begin
   if p_bound_priority > 0 and exists_above(p_queue, p_bound_priority)
      or exists (select 1 from lanes l where l.queue = p_queue and l.turn is not null
                    and l.hint_owner is not null and l.priority = p_bound_priority
-                   and l.turn < p_bound_turn) then
+                   and l.turn < p_bound_turn and shows_itself(l, p_owner, p_now)) then
     return;
   end if;
   are_lanes := exists (select 1 from lanes l where l.queue = p_queue and l.turn is not null
