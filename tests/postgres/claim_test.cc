@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -164,6 +165,33 @@ TEST_F(ClaimTest, Leases_of_one_request_are_settled_from_many_threads) {
   const QueueStats stats = store->stats("q").value();
   EXPECT_EQ(stats.acked, static_cast<std::uint64_t>(messages - messages / 5));
   EXPECT_EQ(stats.leased, static_cast<std::uint64_t>(messages / 5));
+}
+
+// Whoever applies what is due may be slow: a lease is over when its time is.
+TEST_F(ClaimTest, A_lease_that_ran_out_is_lost_before_anybody_has_noticed) {
+  const auto store = opened();
+  send(*store, "in a bundle");
+  const auto bundled = leased(*store, 10);
+  for (int i = 0; i < 2; ++i)
+    send(*store, "leased together, then renewed alone");
+  const auto alone = leased(*store, 10);
+  send(*store, "in a lane", "key");
+  const auto lane = leased(*store);
+  ASSERT_EQ(bundled.size() + alone.size() + lane.size(), 4U);
+  ASSERT_TRUE(store->renew(std::span(&alone[0].token, 1), 1min)[0]);
+
+  const auto connection = connect_to(url());
+  script(*connection,
+         "set search_path = strand, pg_temp;"
+         "select pg_advisory_lock(hashtextextended('strand due strand', 0));"
+         "update bundles set lease_until = 1; update lanes set lease_until = 1;"
+         "update messages set lease_until = 1 where lease_until is not null");
+  for (const Lease& lease : {bundled[0], alone[0], alone[1], lane[0]}) {
+    const auto late = settled(*store, lease);
+    ASSERT_FALSE(late) << lease.messages.at(0).body;
+    EXPECT_EQ(late.error().code, Errc::lease_lost) << late.error().message;
+    EXPECT_FALSE(store->renew(std::span(&lease.token, 1), 1min)[0]);
+  }
 }
 
 TEST_F(ClaimTest, A_request_is_remembered_as_long_as_its_leases_of_unkeyed_messages_live) {
