@@ -244,6 +244,45 @@ TEST_P(StoreConformance, Each_lease_of_a_request_expires_by_itself) {
   EXPECT_TRUE(ack(leases[1]));
 }
 
+// A store may keep leases that were got together in one place: they are several all the same.
+// Rules: S6
+TEST_P(StoreConformance, A_renewal_of_one_unkeyed_lease_renews_no_other_of_its_request) {
+  enqueue_all("orders", unkeyed, {"1", "2", "3"});
+  const std::vector<Lease> leases = lease_all("orders", 30s);
+  ASSERT_EQ(leases.size(), 3U);
+  ASSERT_TRUE(renew(leases[1], 1min));
+  clock().advance(30s);
+
+  EXPECT_EQ(peek_one("orders", "1").attempts, 1U);
+  EXPECT_EQ(peek_one("orders", "2").attempts, 0U);
+  EXPECT_EQ(peek_one("orders", "3").attempts, 1U);
+  EXPECT_FALSE(ack(leases[0]));
+  EXPECT_TRUE(ack(leases[1]));
+}
+
+// Acks of some of them, renewals of all that are left, and the end of those.
+// Rules: S6 S16
+TEST_P(StoreConformance, What_is_left_of_a_request_is_renewed_and_expires) {
+  enqueue_all("orders", unkeyed, {"1", "2", "3", "4"});
+  const std::vector<Lease> leases = lease_all("orders", 30s);
+  ASSERT_EQ(leases.size(), 4U);
+  ASSERT_TRUE(ack(leases[0]));
+  ASSERT_TRUE(ack(leases[2]));
+  clock().advance(20s);
+  const std::vector<Token> left = {leases[1].token, leases[3].token};
+  for (const Result<Time>& renewed : store().renew(left, 30s))
+    EXPECT_TRUE(renewed);
+  clock().advance(20s);
+  EXPECT_EQ(store().stats("orders").value().leased, 2U);
+  EXPECT_TRUE(ack(leases[3]));
+  EXPECT_FALSE(ack(leases[3]));
+  clock().advance(10s);
+
+  EXPECT_EQ(peek_one("orders", "2").attempts, 1U);
+  EXPECT_EQ(store().stats("orders").value().live(), 1U);
+  EXPECT_FALSE(ack(leases[1]));
+}
+
 // An isolated lane must not cut the others of the same request short.
 // Rules: S4 S6
 TEST_P(StoreConformance, Isolation_concerns_one_lane_of_a_request) {
