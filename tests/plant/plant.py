@@ -44,7 +44,7 @@ class Stage:
 UNIT = Stage("unit_tests", ("--gtest_fail_fast",), timeout_s=60)
 THREADS = Stage("threads_tests", ("--gtest_fail_fast",))
 QUEUE = Stage("queue_tests", ("--gtest_fail_fast",), "memory", timeout_s=60)
-POSTGRES = Stage("postgres_tests", ("--gtest_fail_fast", "--gtest_filter=*Claim*:*SlowSender*:CheckTest.*"))
+POSTGRES = Stage("postgres_tests", ("--gtest_fail_fast", "--gtest_filter=*Claim*:*SlowSender*:*Together*:CheckTest.*"))
 SIM = Stage("strand-sim", ("--seeds", "2000", "--no-shrink"), timeout_s=300)
 
 

@@ -108,12 +108,15 @@ TEST_P(SlowSender, Is_served_as_soon_as_it_commits) {
 INSTANTIATE_TEST_SUITE_P(Kinds, SlowSender, ::testing::Values("", "k"),
                          [](const auto& info) { return info.param.empty() ? "unkeyed" : "keyed"; });
 
-TEST_F(ClaimTest, Two_at_a_time_get_different_messages_and_all_of_them) {
-  constexpr int messages = 400;
+// How many of six messages have a key.
+class TogetherTest : public ClaimTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(TogetherTest, Several_get_different_messages_and_all_of_them) {
+  constexpr int messages = 300;
   const auto first = opened();
   const auto second = opened();
   for (int i = 0; i < messages; ++i)
-    send(*first, "m", i % 2 == 0 ? std::nullopt : std::optional(fmt::format("key-{}", i)));
+    send(*first, "m", i % 6 >= GetParam() ? std::nullopt : std::optional(fmt::format("key-{}", i)));
   std::atomic<int> got = 0;
   std::atomic<int> refused = 0;
   const auto work = [&](Store& store) {
@@ -136,6 +139,8 @@ TEST_F(ClaimTest, Two_at_a_time_get_different_messages_and_all_of_them) {
   EXPECT_EQ(refused, 0);
   EXPECT_EQ(first->stats("q").value().acked, static_cast<std::uint64_t>(messages));
 }
+
+INSTANTIATE_TEST_SUITE_P(Keyed, TogetherTest, ::testing::Values(0, 3, 6));
 
 // Of leases that one request got together, each goes its own way.
 TEST_F(ClaimTest, Leases_of_one_request_are_settled_from_many_threads) {
