@@ -81,9 +81,6 @@ std::string plant(std::string sql) {
   if (STRAND_PLANTED("sql-nobody-is-told-of-a-ready-lane")) {
     swap(sql, "perform tell_queue(r.queue);\n      v_told", "v_told");
   }
-  if (STRAND_PLANTED("sql-turn-before-the-transaction-has-a-number")) {
-    swap(sql, "perform txid_current();", "");
-  }
   return sql;
 }
 
