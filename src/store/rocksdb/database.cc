@@ -1,7 +1,10 @@
 #include "store/rocksdb/database.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <system_error>
 
@@ -11,6 +14,8 @@
 #include <rocksdb/options.h>
 #include <rocksdb/slice_transform.h>
 #include <rocksdb/table.h>
+#include <rocksdb/wal_filter.h>
+#include <rocksdb/write_batch.h>
 
 #include "base/text.h"
 #include "store/rocksdb/notes.h"
@@ -94,6 +99,36 @@ std::vector<::rocksdb::ColumnFamilyDescriptor> all_columns(const Budget& budget)
   return result;
 }
 
+// Ends the replay of logs where a batch is missing. A log is closed before it is synced, and the
+// next one is written to meanwhile: after power loss the old one may have lost its end, at the
+// border of a record, and the new one not. What lies behind such a gap must go too, or the store
+// would hold batches without those that they were built upon. (Sequence numbers leave no gap by
+// themselves.)
+class GapFilter final : public ::rocksdb::WalFilter {
+ public:
+  WalProcessingOption LogRecordFound(unsigned long long /*log_number*/,
+                                     const std::string& /*log_file_name*/,
+                                     const ::rocksdb::WriteBatch& batch,
+                                     ::rocksdb::WriteBatch* /*new_batch*/,
+                                     bool* /*batch_changed*/) override {
+    // The head of a batch: its sequence number, and how many it takes.
+    const std::string& data = batch.Data();
+    std::uint64_t first = 0;
+    std::uint32_t count = 0;
+    if (data.size() < sizeof first + sizeof count) return WalProcessingOption::kCorruptedRecord;
+    std::memcpy(&first, data.data(), sizeof first);
+    std::memcpy(&count, data.data() + sizeof first, sizeof count);
+    if (next_ != 0 && first > next_) return WalProcessingOption::kStopReplay;
+    next_ = first + count;
+    return WalProcessingOption::kContinueProcessing;
+  }
+  [[nodiscard]] const char* Name() const override { return "strand gap filter"; }
+
+ private:
+  static_assert(std::endian::native == std::endian::little, "RocksDB writes the head so");
+  std::uint64_t next_ = 0;
+};
+
 }  // namespace
 
 Error describe(std::string_view doing, const ::rocksdb::Status& status) {
@@ -120,6 +155,8 @@ Error describe(std::string_view doing, const ::rocksdb::Status& status) {
                                    : ::rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   if (way != Way::read_only) database.listeners.push_back(seal);
   database.info_log = open_notes(folder.parent_path() / "notes");
+  filter_ = std::make_unique<GapFilter>();
+  database.wal_filter = filter_.get();
   ::rocksdb::DB* db = nullptr;
   const auto status =
       way == Way::read_only

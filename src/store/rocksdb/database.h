@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <rocksdb/db.h>
+#include <rocksdb/wal_filter.h>
 
 #include <strand/error.h>
 
@@ -44,6 +45,7 @@ class Database {
   Database() = default;
   ::rocksdb::Status open(const std::filesystem::path& folder, const Options& options,
                          const std::shared_ptr<Seal>& seal, Way way);
+  std::unique_ptr<::rocksdb::WalFilter> filter_;  // of the logs that are replayed
   std::unique_ptr<::rocksdb::DB> db_;
   std::vector<::rocksdb::ColumnFamilyHandle*> columns_;
   std::uint64_t last_batch_ = 0;  // when it was opened
