@@ -268,6 +268,7 @@ TEST_P(StoreConformance, What_is_left_of_a_request_is_renewed_and_expires) {
   ASSERT_EQ(leases.size(), 4U);
   ASSERT_TRUE(ack(leases[0]));
   ASSERT_TRUE(ack(leases[2]));
+  EXPECT_EQ(ack(leases[2]).error().code, Errc::lease_lost);
   clock().advance(20s);
   const std::vector<Token> left = {leases[1].token, leases[3].token};
   for (const Result<Time>& renewed : store().renew(left, 30s))
@@ -275,12 +276,12 @@ TEST_P(StoreConformance, What_is_left_of_a_request_is_renewed_and_expires) {
   clock().advance(20s);
   EXPECT_EQ(store().stats("orders").value().leased, 2U);
   EXPECT_TRUE(ack(leases[3]));
-  EXPECT_FALSE(ack(leases[3]));
+  EXPECT_EQ(ack(leases[3]).error().code, Errc::lease_lost);
   clock().advance(10s);
 
   EXPECT_EQ(peek_one("orders", "2").attempts, 1U);
   EXPECT_EQ(store().stats("orders").value().live(), 1U);
-  EXPECT_FALSE(ack(leases[1]));
+  EXPECT_EQ(ack(leases[1]).error().code, Errc::lease_lost);
 }
 
 // An isolated lane must not cut the others of the same request short.

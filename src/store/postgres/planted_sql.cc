@@ -24,8 +24,8 @@ namespace {
 
 std::string plant(std::string sql) {
   if (STRAND_PLANTED("sql-stale-token-acks")) {
-    swap(sql, "m.id = u.id and m.epoch = u.epoch\n         and m.lease_until > p_now",
-         "m.id = u.id");
+    swap(sql, "m.id = o.id and m.epoch = p_epochs[o.of]\n         and m.lease_until > p_now",
+         "m.id = o.id");
   }
   if (STRAND_PLANTED("sql-bundle-outlives-its-lease")) {
     swap(sql, "continue when b.lease_until <= p_now;", "");

@@ -130,12 +130,11 @@ void PostgresStore::note_caught_up(const GroupResult& done) {
   due_from_ms_ = std::max(due_from_ms_, *until - due_lag.count());
 }
 
-Group PostgresStore::catch_up() {
+Group PostgresStore::catch_up(std::int64_t from) {
   Group group;
   Statement statement{.sql = "select catch_up($1, $2, $3)"};
-  statement.params.int8(due_from())
-      .int4(slice)
-      .int4(static_cast<std::int32_t>(limits_.failures_kept_max));
+  statement.params.int8(from).int4(slice).int4(
+      static_cast<std::int32_t>(limits_.failures_kept_max));
   group.push_back(std::move(statement));
   tell_time(group);
   return group;
@@ -144,7 +143,7 @@ Group PostgresStore::catch_up() {
 // With a clock of our own, all that is due must have happened before anything else does.
 void PostgresStore::catch_up_wholly(Connection& connection) {
   while (true) {
-    const GroupResult done = connection.run(catch_up());
+    const GroupResult done = connection.run(catch_up(due_from()));
     if (!done || !done->back().is_null(0, 0)) return;
   }
 }
@@ -174,7 +173,7 @@ std::vector<GroupResult> PostgresStore::run(std::vector<Group> groups) {
     }
     // The time is told anew with each attempt, behind what is due by then.
     if (clock_) catch_up_wholly(**connection);
-    std::vector<Group> sent = {catch_up()};
+    std::vector<Group> sent = {catch_up(due_from())};
     for (const std::size_t i : waiting) {
       sent.push_back(std::move(groups[i]));
       tell_time(sent.back());

@@ -72,7 +72,7 @@ class PostgresStore final : public Store {
   Result<Rows> ask(Statement statement, std::string_view what);
   // The statement that says what time it is, in front of a group.
   void tell_time(Group& group);
-  Group catch_up();
+  Group catch_up(std::int64_t from);
   void catch_up_wholly(Connection& connection);
 
   [[nodiscard]] bool nearly_full() const;

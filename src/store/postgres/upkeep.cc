@@ -145,11 +145,12 @@ Duration Upkeep::serve() {
     const std::lock_guard lock(mutex_);
     sooner_.reset();
   }
-  std::vector<Group> groups = {store_.catch_up()};
+  const std::int64_t from = store_.due_from();
+  std::vector<Group> groups = {store_.catch_up(from)};
   Group look;
   store_.tell_time(look);
   Statement next{.sql = "select next_due($1), now_ms()"};
-  next.params.int8(store_.due_from());
+  next.params.int8(from);
   look.push_back(std::move(next));
   groups.push_back(std::move(look));
   const auto now = std::chrono::steady_clock::now();

@@ -279,7 +279,7 @@ found (kind, what, repairable) as (
    where t.count <> b.held or b.held <= 0
       or (b.request_client is null) <> (b.request_number is null)
   union all
-  select 'lease_of_parked_lane', format('lane ''''%s'' of queue number %s is parked, and leased; repair '
+  select 'lease_of_parked_lane', format('lane ''%s'' of queue number %s is parked, and leased; repair '
                                         'ends the lease', shown(key), queue), true
     from lanes where park_reason is not null and epoch is not null
   union all

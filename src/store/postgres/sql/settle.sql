@@ -27,7 +27,7 @@ declare
   v_done boolean[];
 begin
   perform share_queue(q) from (select distinct queue_of(u) as q from unnest(p_places) u order by 1) w;
-  if ack_each(p_places, p_epochs, p_labels, p_hint_owners, p_of, p_ids, p_kinds, v_now) then
+  if ack_bundles(p_places, p_epochs, p_labels, p_hint_owners, p_of, p_ids, p_kinds, v_now) then
     return;
   end if;
   perform lock_ids(array(select number_of(u) from unnest(p_places) u where not is_message(u)));
@@ -81,21 +81,19 @@ begin
   end loop;
 end $$;
 
--- When all leases are of unkeyed messages, each different and just acked, they end all at once.
--- Returns whether it was so.
-create function ack_each(p_places bigint[], p_epochs bigint[], p_labels text[],
-                         p_hint_owners text[], p_of int[], p_ids bigint[], p_kinds int[],
-                         p_now bigint) returns boolean
+-- When all leases are of unkeyed messages in bundles, each different and just acked, their messages
+-- go without any other row being touched. Returns whether it was so.
+create function ack_bundles(p_places bigint[], p_epochs bigint[], p_labels text[],
+                            p_hint_owners text[], p_of int[], p_ids bigint[], p_kinds int[],
+                            p_now bigint) returns boolean
 language plpgsql as $$
 declare
   v_numbers bigint[];
   v_bundles bundles[] := '{}';
   b bundles;
-  v_gone bigint[];
+  v_gone bigint[] := '{}';
   v_ended bigint[];
   v_bodies bigint[];
-  v_shared bigint[];
-  v_first bigint;
 begin
   if p_labels is not null or p_hint_owners is not null or cardinality(p_ids) <> cardinality(p_places)
      or 0 <> any (p_kinds)
@@ -106,56 +104,40 @@ begin
              < cardinality(p_ids)) then
     return false;
   end if;
-  -- Mostly all are of bundles. If only some are, these are opened.
   v_numbers := array(select distinct e >> 16 from unnest(p_epochs) e order by 1);
   for b in select * from bundles where number = any (v_numbers) order by number for update loop
     v_bundles := v_bundles || b;
   end loop;
-  if cardinality(v_bundles) < cardinality(v_numbers) then
-    foreach b in array v_bundles loop perform open_bundle(b); end loop;
+  if cardinality(v_bundles) < cardinality(v_numbers) then return false; end if;
+  foreach b in array v_bundles loop
+    continue when b.lease_until <= p_now;
     with gone as (
       delete from messages m
        using unnest(p_places, p_epochs, p_ids) as u (place, epoch, id)
-       where m.queue = queue_of(u.place) and m.id = u.id and m.epoch = u.epoch
-         and m.lease_until > p_now
-      returning m.queue, m.id, m.bytes, m.body_at),
+       where u.epoch >> 16 = b.number and queue_of(u.place) = b.queue
+         and b.ids[(u.epoch & 65535) + 1] = u.id and m.queue = b.queue and m.id = u.id
+      returning m.id, m.bytes, m.body_at),
     counted as (
       insert into tallies (queue, acked, bytes)
-      select g.queue, count(*), -sum(g.bytes + 144) from gone g group by g.queue)
-    select array_agg(g.id), array_agg(g.body_at) filter (where g.body_at is not null)
-      into v_gone, v_bodies from gone g;
-  else
-    foreach b in array v_bundles loop
-      continue when b.lease_until <= p_now;
-      with gone as (
-        delete from messages m
-         using unnest(p_places, p_epochs, p_ids) as u (place, epoch, id)
-         where u.epoch >> 16 = b.number and queue_of(u.place) = b.queue
-           and b.ids[(u.epoch & 65535) + 1] = u.id and m.queue = b.queue and m.id = u.id
-        returning m.id, m.bytes, m.body_at),
-      counted as (
-        insert into tallies (queue, acked, bytes)
-        select b.queue, count(*), -sum(g.bytes + 144) from gone g having count(*) > 0)
-      select array_agg(g.id), array_agg(g.body_at) filter (where g.body_at is not null)
-        into v_ended, v_shared from gone g;
-      v_gone := v_gone || v_ended;
-      v_bodies := v_bodies || v_shared;
-      b.held := b.held - cardinality(v_ended);
-      if b.held = 0 then
-        delete from bundles where number = b.number;
-      else
-        update bundles set held = b.held where number = b.number;
-        -- Who acks one by one may do so from many threads, which need not wait for each other.
-        if cardinality(v_ended) * 16 < b.held then perform open_bundle(b); end if;
-      end if;
-    end loop;
+      select b.queue, count(*), -sum(g.bytes + 144) from gone g having count(*) > 0)
+    select coalesce(array_agg(g.id), '{}'),
+           array_agg(g.body_at) filter (where g.body_at is not null)
+      into v_ended, v_bodies from gone g;
+    if v_bodies is not null then perform release_body(u) from unnest(v_bodies) u; end if;
+    v_gone := v_gone || v_ended;
+    b.held := b.held - cardinality(v_ended);
+    if b.held = 0 then
+      delete from bundles where number = b.number;
+    else
+      update bundles set held = b.held where number = b.number;
+      -- Who acks one by one may do so from many threads, which need not wait for each other.
+      if cardinality(v_ended) * 16 < b.held then perform open_bundle(b); end if;
+    end if;
+  end loop;
+  if cardinality(v_gone) < cardinality(p_ids) then
+    perform refuse_lost(u.epoch) from unnest(p_epochs, p_ids) with ordinality as u (epoch, id, n)
+      where u.id <> all (v_gone) order by u.n limit 1;
   end if;
-  if v_gone is null or cardinality(v_gone) < cardinality(p_ids) then
-    select u.epoch into v_first from unnest(p_epochs, p_ids) with ordinality as u (epoch, id, n)
-     where v_gone is null or u.id <> all (v_gone) order by u.n limit 1;
-    perform refuse_lost(v_first);
-  end if;
-  if v_bodies is not null then perform release_body(u) from unnest(v_bodies) u; end if;
   return true;
 end $$;
 
