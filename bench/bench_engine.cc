@@ -227,37 +227,13 @@ double memory_mb(bool keyed) {
   return used;
 }
 
-struct Options {
-  bool json = false;
-  std::string only;
-};
-
-Options parse(int argc, char** argv) {
-  Options options;
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const bool has_value = i + 1 < arguments.size();
-    if (arguments[i] == "-o" && has_value && arguments[i + 1] == "json") {
-      options.json = true;
-      ++i;
-    } else if (arguments[i] == "--only" && has_value) {
-      options.only = arguments[++i];
-    } else {
-      fmt::print(stderr, "usage: bench_engine [-o json] [--only engine|backlog|hot|memory]\n");
-      std::exit(arguments[i] == "--help" ? 0 : 2);
-    }
-  }
-  return options;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
-  const auto wanted = [&](std::string_view name) {
-    return options.only.empty() || options.only == name;
-  };
-  Figures figures(options.json);
+  const auto arguments =
+      Arguments::parse(argc, argv, {}, "bench_engine [-o json] [--only engine|backlog|hot|memory]");
+  const auto wanted = [&](std::string_view part) { return arguments.wants(part); };
+  Figures figures(arguments.json);
   const auto report = [&](std::string_view key, double figure, std::string_view text) {
     figures.report(key, figure, text);
   };

@@ -45,8 +45,6 @@ using namespace std::chrono_literals;
 constexpr std::size_t batch = 100;
 
 struct Options {
-  bool json = false;
-  std::string only;
   std::string url;
   std::size_t messages = 1'000'000;
   std::string drain;  // a process of the measurement: the queue that it works off
@@ -366,37 +364,18 @@ void measure_latency(Store& store, const std::string& conninfo, const Options& o
   figures.report("latency_ratio", way / commit, "ratio (<= 5)");
 }
 
-Options parse(int argc, char** argv) {
-  Options options;
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const bool has_value = i + 1 < arguments.size();
-    if (arguments[i] == "-o" && has_value && arguments[i + 1] == "json") {
-      options.json = true;
-      ++i;
-    } else if (arguments[i] == "--only" && has_value) {
-      options.only = arguments[++i];
-    } else if (arguments[i] == "--store" && has_value) {
-      options.url = arguments[++i];
-    } else if (arguments[i] == "--drain" && has_value) {
-      options.drain = arguments[++i];
-    } else if (arguments[i] == "--messages" && has_value) {
-      options.messages =
-          std::max<std::size_t>(10 * batch, std::strtoull(arguments[++i].c_str(), nullptr, 10));
-    } else {
-      fmt::print(stderr,
-                 "usage: bench_postgres [-o json] [--only backlog|pinned|processes|latency] "
-                 "[--store URL] [--messages N]\n");
-      std::exit(arguments[i] == "--help" ? 0 : 2);
-    }
-  }
-  return options;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options = parse(argc, argv);
+  const auto arguments =
+      Arguments::parse(argc, argv, {"--store", "--messages", "--drain"},
+                       "bench_postgres [-o json] [--only backlog|pinned|processes|latency] "
+                       "[--store URL] [--messages N]");
+  Options options{
+      .url = arguments.get("--store"),
+      .messages = std::strtoull(arguments.get("--messages", "1000000").c_str(), nullptr, 10),
+      .drain = arguments.get("--drain")};
+  options.messages = std::max(options.messages, 10 * batch);
   if (!options.drain.empty()) return drain(options);
   std::unique_ptr<postgres::TestServer> server;
   if (options.url.empty()) {
@@ -406,14 +385,11 @@ int main(int argc, char** argv) {
   }
   const auto location = value("the address", postgres::parse_location(options.url));
   const auto store = value("open", open(options.url));
-  Figures figures(options.json);
-  const auto wanted = [&](const char* part) {
-    return options.only.empty() || options.only == part;
-  };
-  if (wanted("latency")) measure_latency(*store, location.conninfo, options, figures);
-  if (wanted("processes")) measure_processes(*store, options, figures);
-  if (wanted("pinned")) measure_pinned(*store, location.conninfo, options, figures);
-  if (wanted("backlog")) measure_backlog(*store, options, figures);
+  Figures figures(arguments.json);
+  if (arguments.wants("latency")) measure_latency(*store, location.conninfo, options, figures);
+  if (arguments.wants("processes")) measure_processes(*store, options, figures);
+  if (arguments.wants("pinned")) measure_pinned(*store, location.conninfo, options, figures);
+  if (arguments.wants("backlog")) measure_backlog(*store, options, figures);
   figures.finish();
   return 0;
 }

@@ -197,53 +197,26 @@ Publications publications() {
   return {.few_us = median(few_us), .many_us = median(many_us)};
 }
 
-struct Options {
-  bool json = false;
-  std::string only;
-  std::string url;
-  std::size_t messages = 1'000'000;
-};
-
-Options parse(int argc, char** argv) {
-  Options options;
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const bool has_value = i + 1 < arguments.size();
-    if (arguments[i] == "-o" && has_value && arguments[i + 1] == "json") {
-      options.json = true;
-      ++i;
-    } else if (arguments[i] == "--only" && has_value) {
-      options.only = arguments[++i];
-    } else if (arguments[i] == "--store" && has_value) {
-      options.url = arguments[++i];
-    } else if (arguments[i] == "--messages" && has_value) {
-      options.messages = std::strtoull(arguments[++i].c_str(), nullptr, 10) / batch * batch;
-    } else {
-      fmt::print(stderr,
-                 "usage: bench_upkeep [-o json] [--only sweep|publish] [--store URL] "
-                 "[--messages N]\n");
-      std::exit(arguments[i] == "--help" ? 0 : 2);
-    }
-  }
-  return options;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
-  Figures figures(options.json);
-  if (options.only.empty() || options.only == "sweep") {
+  const auto arguments = Arguments::parse(argc, argv, {"--store", "--messages"},
+                                          "bench_upkeep [-o json] [--only sweep|publish] "
+                                          "[--store URL] [--messages N]");
+  Figures figures(arguments.json);
+  if (arguments.wants("sweep")) {
+    const std::size_t messages =
+        std::strtoull(arguments.get("--messages", "1000000").c_str(), nullptr, 10) / batch * batch;
     const FreshFolder folder;
     const auto clock = std::make_shared<SkippingClock>();
     const std::string url =
-        options.url.empty() ? "rocksdb:" + (folder.path() / "store").native() : options.url;
+        arguments.get("--store", "rocksdb:" + (folder.path() / "store").native());
     OpenOptions settings;
     settings.clock = clock;
     const auto store = value("open", open(url, settings));
-    const Sweep result = sweep(*store, *clock, options.messages);
+    const Sweep result = sweep(*store, *clock, messages);
     figures.report("sweep_s", result.seconds,
-                   fmt::format("{} messages expired, s (1,000,000: <= 60)", options.messages));
+                   fmt::format("{} messages expired, s (1,000,000: <= 60)", messages));
     figures.report("sends_before_per_s", result.before_per_s, "sends a second before it");
     figures.report("sends_during_per_s", result.during_per_s, "… during it");
     figures.report("sends_after_per_s", result.after_per_s, "… after it");
@@ -253,7 +226,7 @@ int main(int argc, char** argv) {
     figures.report("sends_ratio", result.during_per_s / result.before_per_s,
                    "sends during it to those before it (>= 0.5)");
   }
-  if (options.only.empty() || options.only == "publish") {
+  if (arguments.wants("publish")) {
     const Publications result = publications();
     figures.report("publish_us_10", result.few_us, "publish to 10 of 10 subscriptions, us");
     figures.report("publish_us_10k", result.many_us, "publish to 10 of 10,000 subscriptions, us");

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,6 +43,41 @@ inline double median(std::vector<double>& times) {
   std::ranges::nth_element(times, middle);
   return *middle;
 }
+
+// The arguments that all benchmarks have, and `--NAME VALUE` for those names that one of them adds.
+struct Arguments {
+  bool json = false;
+  std::string only = {};                           // a part of it; empty: all
+  std::map<std::string, std::string> others = {};  // by name
+
+  [[nodiscard]] bool wants(std::string_view part) const { return only.empty() || only == part; }
+  [[nodiscard]] std::string get(const std::string& name, std::string otherwise = {}) const {
+    const auto found = others.find(name);
+    return found == others.end() ? std::move(otherwise) : found->second;
+  }
+
+  static Arguments parse(int argc, char** argv, std::initializer_list<std::string_view> names,
+                         std::string_view usage) {
+    Arguments result;
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const bool has_value = i + 1 < words.size();
+      if (words[i] == "-o" && has_value && words[i + 1] == "json") {
+        result.json = true;
+        ++i;
+      } else if (words[i] == "--only" && has_value) {
+        result.only = words[++i];
+      } else if (has_value && std::ranges::find(names, words[i]) != names.end()) {
+        result.others[words[i]] = words[i + 1];
+        ++i;
+      } else {
+        fmt::print(stderr, "usage: {}\n", usage);
+        std::exit(words[i] == "--help" ? 0 : 2);
+      }
+    }
+    return result;
+  }
+};
 
 // A line of text for each figure as soon as it is there, or one JSON object at the end.
 class Figures {
