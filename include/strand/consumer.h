@@ -21,7 +21,7 @@ namespace strand {
 // What a handler decides about the messages that it was given.
 class Verdict {
  public:
-  enum class Kind : std::uint8_t { ok, retry, dead, release };
+  enum class Kind : std::uint8_t { ok, retry, dead, release, park };
 
   // Done: acknowledged.
   static Verdict ok() { return {Kind::ok, {}, {}}; }
@@ -33,6 +33,9 @@ class Verdict {
   static Verdict dead(std::string reason) { return {Kind::dead, std::move(reason), {}}; }
   // Given back, charged nothing, for another worker or a later time.
   static Verdict release() { return {Kind::release, {}, {}}; }
+  // The whole lane stops, with this reason, until somebody resumes it; charged nothing. Not for
+  // single messages (see Work::decide).
+  static Verdict park(std::string reason) { return {Kind::park, std::move(reason), {}}; }
 
   [[nodiscard]] Kind kind() const { return kind_; }
   [[nodiscard]] const std::string& reason() const { return reason_; }
@@ -71,6 +74,9 @@ class Work {
   // The number to fence other systems with (see Epoch).
   [[nodiscard]] Epoch epoch() const { return lease_.token.epoch(); }
   [[nodiscard]] const Lease& lease() const { return lease_; }
+  // The first batch under this lease. What the lease brought with it, such as the history, is then
+  // as it was when it was leased; for a later batch it may be older than the last commit.
+  [[nodiscard]] virtual bool first_of_lease() const = 0;
 
   // Set when the lease is lost, the handler's time is over, or the consumer is told to hurry: what
   // is done from then on is in vain, or is waited for.
@@ -84,8 +90,15 @@ class Work {
     return *transaction_;
   }
 
+  // With an ok verdict: the lane's label from then on ("" removes it).
+  void set_label(std::string label) { label_ = std::move(label); }
+
+  // From now on the lease is renewed for so long at a time, and has so long to run now. For a
+  // handler that knows better than the queue how soon its death should be noticed.
+  virtual Result<void> lease_for(Duration length) = 0;
+
   // The fate of one message of the batch, whatever the verdict over the others. The last one
-  // counts. Throws std::invalid_argument for a message of another batch.
+  // counts. Throws std::invalid_argument for a message of another batch, and for a park.
   void decide(const Message& message, Verdict verdict);
 
   // Commits now what would be committed after an ok verdict: the fates (undecided ones are acked)
@@ -101,12 +114,14 @@ class Work {
   [[nodiscard]] const Fates& fates() const { return fates_; }
   // None if the handler did not ask for one.
   std::unique_ptr<Transaction>& own_transaction() { return transaction_; }
+  [[nodiscard]] const std::optional<std::string>& own_label() const { return label_; }
 
  private:
   const Lease& lease_;
   std::span<const Message> messages_;
   std::stop_token stop_;
   std::unique_ptr<Transaction> transaction_;
+  std::optional<std::string> label_;
   Fates fates_;
 };
 
@@ -192,6 +207,7 @@ struct ConsumerOptions {
   std::optional<Duration> handler_time = {};  // longer: told to stop, and no longer renewed
   std::vector<std::string> labels = {};       // as in LeaseRequest
   std::string owner = {};
+  bool history = false;  // lanes come with the open execution of their instance (see Lease)
   std::optional<Coalesce> coalesce = {};     // none: a lane is handled as soon as it is leased
   Durability durability = Durability::sync;  // of commits
 

@@ -61,6 +61,7 @@ struct Settle {
 struct Cancel {
   std::string queue = {};
   std::string name = {};
+  bool quiet = false;  // no notice is sent: who asked for it is who cancels
 };
 
 // Adds events to the history of the instance whose lane the token holds (so: keyed leases only).

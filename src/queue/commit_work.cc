@@ -127,6 +127,8 @@ std::vector<Result<Receipt>> Consumer::Loop::commit(std::span<const HeldPointer>
     settle.token = held.settle.token;
     settle.outcomes = std::move(held.settle.outcomes);  // lent, see below
     settle.then = held.settle.then;
+    settle.park_reason = held.settle.park_reason;
+    settle.label = held.settle.label;
     if (held.durability == Durability::sync) together.durability = Durability::sync;
   }
   for (const std::size_t i : alone)
@@ -155,6 +157,7 @@ void Consumer::Loop::committed(const HeldPointer& held, const Result<Receipt>& r
     return;
   }
   held->refusals = 0;
+  held->fresh = false;
   count_settled(held->settle);
   if (held->ends()) {
     drop(held);

@@ -60,6 +60,9 @@ void Work::decide(const Message& message, Verdict verdict) {
         "the handler decides about message {}, which is not in the batch that it was given",
         static_cast<std::uint64_t>(message.id)));
   }
+  if (verdict.kind() == Verdict::Kind::park) {
+    throw std::invalid_argument("the handler parks one message; only a whole lane can be parked");
+  }
   const auto before = std::ranges::find(fates_, message.id, &Fates::value_type::first);
   if (before != fates_.end()) {
     before->second = std::move(verdict);

@@ -19,18 +19,29 @@ using queue::settle_success;
 // What a handler sees of a lane, while it runs.
 class Consumer::Loop::RunningWork final : public Work {
  public:
-  RunningWork(Store& store, const Held& held, std::span<const Message> messages,
-              Durability durability)
-      : Work(held.lease, messages, held.stop.get_token()),
-        store_(store),
-        held_(held),
-        durability_(durability) {}
+  RunningWork(Loop& loop, Held& held, std::span<const Message> messages)
+      : Work(held.lease, messages, held.stop.get_token()), loop_(loop), held_(held) {}
+
+  [[nodiscard]] bool first_of_lease() const override { return held_.fresh; }
+
+  Result<void> lease_for(Duration length) override {
+    const std::vector<Token> tokens{held_.lease.token};
+    const Duration asked = loop_.now();
+    auto renewed = loop_.store_.renew(tokens, length);
+    if (!renewed.front()) return std::unexpected(std::move(renewed.front().error()));
+    const Lock lock(loop_.mutex_);
+    held_.length = length;
+    held_.renew_at = asked + length / 3;
+    loop_.wake_renewer_by(held_.renew_at);
+    return {};
+  }
 
   Result<Receipt> commit() override {
     Transaction all = own_transaction() ? *own_transaction() : Transaction{};
     all.settles = {settle_success(held_, messages(), fates())};
-    all.durability = durability_;
-    auto receipt = store_.apply(all);
+    all.settles.front().label = own_label();
+    all.durability = loop_.options_.durability;
+    auto receipt = loop_.store_.apply(all);
     if (receipt) committed_ = std::move(all.settles.front());
     return receipt;
   }
@@ -38,12 +49,12 @@ class Consumer::Loop::RunningWork final : public Work {
   // What commit() has settled, if it was called.
   [[nodiscard]] std::optional<Settle>& committed() { return committed_; }
   using Work::fates;
+  using Work::own_label;
   using Work::own_transaction;
 
  private:
-  Store& store_;
-  const Held& held_;
-  const Durability durability_;
+  Loop& loop_;
+  Held& held_;
   std::optional<Settle> committed_;
 };
 
@@ -207,7 +218,7 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
 
   using Clock = std::chrono::steady_clock;
   const auto began = timed ? Clock::now() : Clock::time_point{};
-  RunningWork work(store_, *held, messages, options_.durability);
+  RunningWork work(*this, *held, messages);
   Verdict verdict = call_handler(work);
   const auto took = timed ? Clock::now() - began : Clock::duration{};
 
@@ -228,6 +239,7 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
     held->settle = *std::move(work.committed());
     committed(held, Receipt{});
   } else {
+    held->label = work.own_label();
     handled(held, messages, work.fates(), std::move(verdict), std::move(work.own_transaction()));
   }
   leave_lane(held);
@@ -260,7 +272,7 @@ void Consumer::Loop::handled(const HeldPointer& held, std::span<const Message> m
   if (hurrying_ && !charges) verdict = Verdict::release();
   held->settle = settle_failure(*held, messages, fates, verdict);
   held->rest.reset();
-  if (held->settle.outcomes.empty()) {
+  if (held->settle.outcomes.empty() && held->settle.then != Settle::Then::park) {
     make_wait(held);
   } else {
     finish(held);

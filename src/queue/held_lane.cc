@@ -41,6 +41,7 @@ Outcome outcome_of(MessageId id, const Verdict& verdict) {
       outcome.reason = fit_reason(verdict.reason());
       break;
     case Verdict::Kind::release:
+    case Verdict::Kind::park:  // of the whole lane: see settle_failure
       outcome.kind = Outcome::Kind::release;
       break;
   }
@@ -97,12 +98,18 @@ Settle settle_success(const HeldLane& held, std::span<const Message> messages, c
     settle.outcomes.push_back(fate ? outcome_of(message.id, *fate) : Outcome{.id = message.id});
   }
   if (!ends_with(held, settle)) settle.then = Settle::Then::keep;
+  settle.label = held.label;
   return settle;
 }
 
 Settle settle_failure(HeldLane& held, std::span<const Message> messages, const Fates& fates,
                       const Verdict& verdict) {
   Settle settle = settle_nothing(held);
+  if (verdict.kind() == Verdict::Kind::park) {
+    settle.then = Settle::Then::park;
+    settle.park_reason = fit_reason(verdict.reason());
+    return settle;
+  }
   std::vector<MessageId> undecided;
   for (const Message& message : messages) {
     const Verdict* fate = find(fates, message.id);

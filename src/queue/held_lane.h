@@ -45,6 +45,7 @@ struct HeldLane {
 
   bool singly = false;    // its messages are handed out one at a time
   std::size_t count = 0;  // of the first messages: those handed out last
+  bool fresh = true;      // nothing was committed under this lease
 
   std::stop_source stop{std::nostopstate};  // of the handler that runs
   bool told_to_stop = false;
@@ -58,6 +59,7 @@ struct HeldLane {
   // To be committed: what becomes of the messages, and what is to happen with it, if anything.
   Settle settle;
   std::unique_ptr<Transaction> rest;
+  std::optional<std::string> label = {};  // that the handler wants for the lane
   Durability durability = Durability::sync;
   std::uint32_t refusals = 0;  // of commits, one after the other
 

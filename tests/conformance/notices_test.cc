@@ -138,6 +138,28 @@ TEST_P(StoreConformance, Cancelled_and_purged_messages_send_notices) {
   EXPECT_EQ(header(lease.messages[1], notice_end_header), "purged");
 }
 
+// A workflow that calls off its own activity knows of it: a notice would wake it up for nothing.
+// Rules: Cancel Notices
+// Behaviours: cancelled_activities_deleted_from_worker_queue
+TEST_P(StoreConformance, A_quiet_cancel_sends_no_notice) {
+  SendOptions named = noticed();
+  for (const char* name : {"waiting", "leased", "told"}) {
+    named.name = name;
+    enqueue("activities", key(name), name, named);
+  }
+  ASSERT_EQ(bodies(lease_key("activities", "leased")), Bodies{"leased"});
+  Transaction transaction;
+  transaction.cancels.push_back({.queue = "activities", .name = "waiting", .quiet = true});
+  transaction.cancels.push_back({.queue = "activities", .name = "leased", .quiet = true});
+  transaction.cancels.push_back({.queue = "activities", .name = "told"});
+  ASSERT_TRUE(apply(transaction));
+
+  const Lease lease = lease_one("workflow");
+  ASSERT_THAT(lease.messages, SizeIs(1));
+  EXPECT_EQ(header(lease.messages[0], notice_name_header), "told");
+  EXPECT_EQ(stats("activities").dropped, 3);
+}
+
 // The activity's queue is taken away under it, with its worker.
 // Rules: S22 Notices
 // Behaviours: orphan_queue_messages_dropped

@@ -130,7 +130,8 @@ WriteRecord Workload::draw_record() {
 }
 
 void Workload::mix_in(Transaction& transaction) {
-  if (random_.one_in(10)) transaction.cancels.push_back({draw_queue(), draw_message_name()});
+  if (random_.one_in(10))
+    transaction.cancels.push_back({draw_queue(), draw_message_name(), random_.one_in(2)});
   if (random_.one_in(4)) transaction.sends.push_back(draw_send());
   if (random_.one_in(10)) transaction.publishes.push_back(draw_publish());
   if (random_.one_in(12)) transaction.records.push_back(draw_record());
@@ -165,7 +166,8 @@ void Workload::cancel() {
         if (message.name) name = *message.name;
       }
     }
-    transaction.cancels.push_back({.queue = std::move(queue), .name = std::move(name)});
+    transaction.cancels.push_back(
+        {.queue = std::move(queue), .name = std::move(name), .quiet = random_.one_in(2)});
   }
   mix_in(transaction);
   submit(transaction);

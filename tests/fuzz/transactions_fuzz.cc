@@ -222,7 +222,8 @@ class Run {
           transaction.appends.push_back(append());
           break;
         case 1:
-          transaction.cancels.push_back({.queue = draw_.name(), .name = draw_.name()});
+          transaction.cancels.push_back(
+              {.queue = draw_.name(), .name = draw_.name(), .quiet = draw_.below(2) == 0});
           break;
         case 2:
           transaction.publishes.emplace_back();

@@ -144,7 +144,7 @@ bool State::cancel(const Cancel& cancel) {
       const LaneKey where = key;
       const Item ended = take(lane, item.uid);
       ++q->second.dropped;
-      send_notice(cancel.queue, ended, "cancelled", "");
+      if (!cancel.quiet) send_notice(cancel.queue, ended, "cancelled", "");
       if (holder != Epoch{}) end_hold(holder);
       tidy(cancel.queue, where);
       refresh(cancel.queue);

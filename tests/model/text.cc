@@ -236,7 +236,7 @@ std::string content(const Transaction& transaction) {
   for (const Settle& x : transaction.settles)
     out += of(x) + "; ";
   for (const Cancel& x : transaction.cancels) {
-    out += "cancel " + quote(x.queue) + " " + quote(x.name) + "; ";
+    out += "cancel " + quote(x.queue) + " " + quote(x.name) + (x.quiet ? " quietly" : "") + "; ";
   }
   for (const Send& x : transaction.sends)
     out += of(x) + "; ";

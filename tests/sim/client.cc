@@ -168,7 +168,8 @@ void Client::publish() {
 
 void Client::cancel() {
   Transaction transaction;
-  transaction.cancels.push_back({draw_queue(), "n" + std::to_string(random_.below(4))});
+  transaction.cancels.push_back(
+      {draw_queue(), "n" + std::to_string(random_.below(4)), random_.one_in(2)});
   // The name is free for a send of the same transaction.
   if (random_.one_in(2)) {
     Send send = draw_send();

@@ -63,6 +63,7 @@ class ContentWriter {
     each(transaction.cancels, [&](const Cancel& op) {
       out_.text(op.queue);
       out_.text(op.name);
+      out_.varint(op.quiet ? 1 : 0);
     });
     each(transaction.sends, [&](const Send& op) { send(op); });
     each(transaction.publishes, [&](const Publish& op) {

@@ -334,6 +334,8 @@ bool Engine::State::cancel(const Cancel& cancel) {
   std::optional<LaneEdit> edit;
   if (message.lane != nullptr) edit.emplace(*this, *message.lane);
   LeaseNode* lease = message.lease;
+  const bool quiet = cancel.quiet && !STRAND_PLANTED("quiet-cancel-is-told");
+  if (quiet && message.extras) message.extras->dead_notice_to.reset();
   end(message, End::cancelled);
   const std::size_t others = lease != nullptr && lease->lane != nullptr ? lease->carried : 0;
   if (lease != nullptr) revoke(*lease);

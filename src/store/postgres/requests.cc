@@ -175,12 +175,14 @@ Statement settle_statement(const std::vector<Settle>& settles, const Limits& lim
 
 Statement cancel_statement(const std::vector<Cancel>& cancels) {
   std::vector<MaybeText> queues, names;
+  std::vector<std::int32_t> quiet;
   for (const Cancel& cancel : cancels) {
     queues.emplace_back(cancel.queue);
     names.emplace_back(cancel.name);
+    quiet.push_back(cancel.quiet ? 1 : 0);
   }
-  Statement statement{.sql = "select cancel($1, $2)::int[]::bigint[]"};
-  statement.params.texts(queues).byteas(names);
+  Statement statement{.sql = "select cancel($1, $2, $3)::int[]::bigint[]"};
+  statement.params.texts(queues).byteas(names).int4s(std::span<const std::int32_t>(quiet));
   return statement;
 }
 

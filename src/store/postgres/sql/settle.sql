@@ -444,8 +444,9 @@ begin
   return m;
 end $$;
 
--- Drops messages by their names, wherever they stand; says which there were.
-create function cancel(p_queues text[], p_names bytea[]) returns boolean[]
+-- Drops messages by their names, wherever they stand; says which there were. Those that are quiet
+-- (1) send no notice.
+create function cancel(p_queues text[], p_names bytea[], p_quiet int[]) returns boolean[]
 language plpgsql as $$
 declare
   v_now bigint := now_ms();
@@ -465,6 +466,7 @@ begin
     continue when m.id is null;
     l := null;
     if m.lane is not null then select * into l from lanes where id = m.lane; end if;
+    if p_quiet[i] = 1 then m.notice_queue := null; end if;
     l := end_message(l, m, 'cancelled', null, v_now);
     if m.lane is not null then
       if m.epoch is not null then l := take_lease_away(l, v_now); end if;
