@@ -93,6 +93,9 @@ class Work {
   // With an ok verdict: the lane's label from then on ("" removes it).
   void set_label(std::string label) { label_ = std::move(label); }
 
+  // With an ok verdict: the lane stops then, with this reason, until somebody resumes it.
+  void park_lane(std::string reason) { park_ = std::move(reason); }
+
   // From now on the lease is renewed for so long at a time, and has so long to run now. For a
   // handler that knows better than the queue how soon its death should be noticed.
   virtual Result<void> lease_for(Duration length) = 0;
@@ -115,6 +118,7 @@ class Work {
   // None if the handler did not ask for one.
   std::unique_ptr<Transaction>& own_transaction() { return transaction_; }
   [[nodiscard]] const std::optional<std::string>& own_label() const { return label_; }
+  [[nodiscard]] const std::optional<std::string>& own_park() const { return park_; }
 
  private:
   const Lease& lease_;
@@ -122,6 +126,7 @@ class Work {
   std::stop_token stop_;
   std::unique_ptr<Transaction> transaction_;
   std::optional<std::string> label_;
+  std::optional<std::string> park_;
   Fates fates_;
 };
 
@@ -182,7 +187,7 @@ struct ConsumerTrouble {
   enum class Kind : std::uint8_t {
     lease_lost,      // a batch that was handled could not be committed: it will be handled again
     commit_refused,  // the store refuses the handler's transaction; counts as a retry
-    handler_failed,  // it threw, or its verdict was retry or dead
+    handler_failed,  // it threw, or its verdict was retry, dead or park
     store_failed,    // a lease, renewal or commit failed, and is tried again
   };
   Kind kind{};

@@ -38,8 +38,9 @@ class Consumer::Loop::RunningWork final : public Work {
 
   Result<Receipt> commit() override {
     Transaction all = own_transaction() ? *own_transaction() : Transaction{};
+    held_.label = own_label();
+    held_.park = own_park();
     all.settles = {settle_success(held_, messages(), fates())};
-    all.settles.front().label = own_label();
     all.durability = loop_.options_.durability;
     auto receipt = loop_.store_.apply(all);
     if (receipt) committed_ = std::move(all.settles.front());
@@ -50,6 +51,7 @@ class Consumer::Loop::RunningWork final : public Work {
   [[nodiscard]] std::optional<Settle>& committed() { return committed_; }
   using Work::fates;
   using Work::own_label;
+  using Work::own_park;
   using Work::own_transaction;
 
  private:
@@ -223,7 +225,8 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
   const auto took = timed ? Clock::now() - began : Clock::duration{};
 
   const bool failed = !work.committed() && (verdict.kind() == Verdict::Kind::retry ||
-                                            verdict.kind() == Verdict::Kind::dead);
+                                            verdict.kind() == Verdict::Kind::dead ||
+                                            verdict.kind() == Verdict::Kind::park);
   if (failed) {
     Afterwards afterwards;
     afterwards.troubles.push_back(trouble(Kind::handler_failed, *held, verdict.reason()));
@@ -240,6 +243,7 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
     committed(held, Receipt{});
   } else {
     held->label = work.own_label();
+    held->park = work.own_park();
     handled(held, messages, work.fates(), std::move(verdict), std::move(work.own_transaction()));
   }
   leave_lane(held);

@@ -99,6 +99,10 @@ Settle settle_success(const HeldLane& held, std::span<const Message> messages, c
   }
   if (!ends_with(held, settle)) settle.then = Settle::Then::keep;
   settle.label = held.label;
+  if (held.park) {
+    settle.then = Settle::Then::park;
+    settle.park_reason = fit_reason(*held.park);
+  }
   return settle;
 }
 

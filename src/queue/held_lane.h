@@ -60,6 +60,7 @@ struct HeldLane {
   Settle settle;
   std::unique_ptr<Transaction> rest;
   std::optional<std::string> label = {};  // that the handler wants for the lane
+  std::optional<std::string> park = {};   // that it wants the lane to stop, and why
   Durability durability = Durability::sync;
   std::uint32_t refusals = 0;  // of commits, one after the other
 

@@ -5,14 +5,15 @@ import pathlib
 import re
 
 LIST = "tests/plant/bugs.txt"
-LAYERS = {"engine", "contract", "local", "check", "rocksdb", "sqlite", "postgres", "queue"}
+LAYERS = {"engine", "contract", "local", "check", "rocksdb", "sqlite", "postgres", "queue", "workflow"}
+OUTSIDE_STORE = {"queue", "workflow"}  # folders beside src/store/
 PLANTED = re.compile(r'STRAND_PLANTED\(\s*"([^"]*)"\s*\)')
 
 
 @dataclasses.dataclass
 class Bug:
     name: str
-    where: str  # a file below src/store/, or in src/queue/
+    where: str  # a file below src/store/, or in src/queue/ or src/workflow/
     rules: str
     source: str  # rules: by someone who had seen nothing else; code
     what: str
@@ -23,7 +24,7 @@ class Bug:
 
     @property
     def file(self):
-        return f"src/{self.where}" if self.layer == "queue" else f"src/store/{self.where}"
+        return f"src/{self.where}" if self.layer in OUTSIDE_STORE else f"src/store/{self.where}"
 
 
 def parse(text):

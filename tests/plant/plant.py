@@ -44,6 +44,7 @@ class Stage:
 UNIT = Stage("unit_tests", ("--gtest_fail_fast",), timeout_s=60)
 THREADS = Stage("threads_tests", ("--gtest_fail_fast",))
 QUEUE = Stage("queue_tests", ("--gtest_fail_fast",), "memory", timeout_s=60)
+WORKFLOW = Stage("workflow_tests", ("--gtest_fail_fast",), "memory", timeout_s=60)
 POSTGRES = Stage("postgres_tests", ("--gtest_fail_fast", "--gtest_filter=*Claim*:*SlowSender*:*Together*:CheckTest.*"))
 SIM = Stage("strand-sim", ("--seeds", "2000", "--no-shrink"), timeout_s=300)
 
@@ -61,6 +62,7 @@ STAGES = {
     "rocksdb": [UNIT, conformance("rocksdb"), THREADS],
     "sqlite": [UNIT, conformance("sqlite"), THREADS],
     "queue": [QUEUE, THREADS],
+    "workflow": [WORKFLOW],
     "postgres": [POSTGRES, conformance("postgres", timeout_s=600)],
 }
 

@@ -85,6 +85,18 @@ TEST_F(ConsumerInstances, A_parked_lane_stays_as_it_is_until_it_is_resumed) {
   EXPECT_EQ(stats().acked, 2);
 }
 
+// What was done counts, and what comes next waits for a person.
+TEST_F(ConsumerInstances, A_lane_can_be_parked_by_a_commit) {
+  send("k", "a");
+  const auto consumer = consume([&](Work& work) {
+    add_send(work.transaction(), "q", "k", "later");
+    if (work.message().body == "a") work.park_lane("a person should look");
+  });
+  consumer->wait_idle();
+  EXPECT_EQ(stats().acked, 1);
+  EXPECT_EQ(stats().parked, 1);
+}
+
 TEST_F(ConsumerInstances, One_message_cannot_be_parked) {
   send("k", "a");
   const auto consumer = consume([&](Work& work) {
@@ -113,7 +125,9 @@ TEST_F(ConsumerInstances, A_handler_may_change_the_length_of_its_lease) {
     if (!dead) return std::nullopt;
     return Error{Errc::unavailable, "the process is as good as dead"};
   };
+  std::atomic<int> calls = 0;
   const auto consumer = consume([&](Work& work) {
+    if (++calls > 1) return;
     EXPECT_TRUE(work.lease_for(3s));
     shortened.open();
     go_on.wait();
@@ -121,7 +135,9 @@ TEST_F(ConsumerInstances, A_handler_may_change_the_length_of_its_lease) {
   shortened.wait();
   dead = true;
   clock_->advance(4s);
-  EXPECT_EQ(store_->lease({.queue = "q"}).value().size(), 1) << "the lease has run out";
+  // It has run out, and the consumer itself, or whoever asks first, gets the message anew.
+  static_cast<void>(store_->lease({.queue = "q"}));
+  EXPECT_EQ(store_->peek({.queue = "q"}).value().items.at(0).attempts, 1);
   go_on.open();
   consumer->stop();
   EXPECT_EQ(consumer->stats().lost, 1);

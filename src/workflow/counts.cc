@@ -1,0 +1,52 @@
+#include "workflow/counts.h"
+
+namespace strand::workflow {
+
+std::vector<Metric> to_metrics(const Counts& counts) {
+  std::vector<Metric> metrics;
+  const auto counter = [&](std::string name, std::string help, const Counts::Count& count,
+                           std::vector<std::pair<std::string, std::string>> labels = {}) {
+    metrics.push_back({.name = std::move(name),
+                       .help = std::move(help),
+                       .kind = Metric::Kind::counter,
+                       .labels = std::move(labels),
+                       .value = static_cast<double>(count.load())});
+  };
+  const auto distribution = [&](std::string name, std::string help, const Histogram& histogram) {
+    metrics.push_back({.name = std::move(name),
+                       .help = std::move(help),
+                       .kind = Metric::Kind::distribution,
+                       .distribution = histogram.read()});
+  };
+  counter("strand_workflow_started_total", "Executions begun by a start", counts.started);
+  const std::string ended = "strand_workflow_ended_total";
+  const std::string ended_help = "Executions that have ended, by outcome";
+  counter(ended, ended_help, counts.completed, {{"outcome", "completed"}});
+  counter(ended, ended_help, counts.failed, {{"outcome", "failed"}});
+  counter(ended, ended_help, counts.cancelled, {{"outcome", "cancelled"}});
+  counter(ended, ended_help, counts.terminated, {{"outcome", "terminated"}});
+  counter(ended, ended_help, counts.timed_out, {{"outcome", "timed_out"}});
+  counter(ended, ended_help, counts.continued, {{"outcome", "continued"}});
+  counter("strand_workflow_turns_total", "Turns run", counts.turns);
+  counter("strand_workflow_parked_total", "Instances stopped for a person", counts.parked);
+  counter("strand_workflow_nondeterminism_total",
+          "Turns whose code did not do what its history says", counts.nondeterminism);
+  counter("strand_workflow_replayed_events_total", "Events handed in again",
+          counts.replayed_events);
+  counter("strand_workflow_events_total", "Events added to histories", counts.new_events);
+  const std::string done = "strand_activity_attempts_total";
+  const std::string done_help = "Attempts of activities, by how they ended";
+  counter(done, done_help, counts.activities_completed, {{"outcome", "completed"}});
+  counter(done, done_help, counts.activities_failed, {{"outcome", "failed"}});
+  counter(done, done_help, counts.activities_retried, {{"outcome", "retried"}});
+  counter(done, done_help, counts.activities_timed_out, {{"outcome", "timed_out"}});
+  distribution("strand_workflow_turn_duration_seconds", "Of running a turn, without its commit",
+               counts.turn_seconds);
+  distribution("strand_activity_duration_seconds", "Of one attempt of an activity",
+               counts.activity_seconds);
+  distribution("strand_workflow_history_events", "Length of the history after a turn",
+               counts.history_events);
+  return metrics;
+}
+
+}  // namespace strand::workflow

@@ -1,0 +1,325 @@
+#include "workflow/end_instance.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <strand/workflows.h>
+
+#include "base/text.h"
+#include "workflow/records.h"
+#include "workflow/turn.h"
+#include "workflow/wire.h"
+
+// What administrators do to instances by force: terminate, remove, prune. Their means is a seized
+// lane: from then on no turn of the instance can be committed.
+
+namespace strand {
+
+using namespace workflow;
+
+namespace workflow {
+
+Result<Lease> seize_lane(Store& store, const std::string& queue, std::string_view id) {
+  LeaseRequest request;
+  request.queue = queue;
+  request.key = std::string(id);
+  request.seize = true;
+  request.lease = std::chrono::seconds{30};
+  request.history_from = 0;
+  auto leases = store.lease(request);
+  if (!leases) return std::unexpected(std::move(leases.error()));
+  if (leases->empty()) {
+    return failure(
+        Errc::unavailable,
+        fmt::format("the lane of instance '{}' could not be taken; is queue '{}' paused?",
+                    base::printable(id), queue));
+  }
+  return std::move(leases->front());
+}
+
+Settle settle_all(const Lease& lease) {
+  Settle settle;
+  settle.token = lease.token;
+  for (const Message& message : lease.messages)
+    settle.outcomes.push_back({.id = message.id});
+  return settle;
+}
+
+namespace {
+
+// What is under way for an execution that ends.
+void call_off(const Lease& lease, const HistoryEvent& started,
+              const std::vector<HistoryEvent>& events, Transaction& transaction) {
+  const std::string run(started.detail("run"));
+  for (const Underway& one : underway(events)) {
+    const std::string name = fmt::format("{}.{}", run, one.call);
+    if (one.kind != EventKind::child_started) {
+      const std::string& queue = one.queue.empty() ? lease.queue : one.queue;
+      transaction.cancels.push_back({.queue = queue, .name = name, .quiet = true});
+      if (one.has_progress) transaction.records.push_back(drop_record(progress_space, name));
+      continue;
+    }
+    if (one.when_parent_ends == "keep") continue;
+    Send& send = transaction.sends.emplace_back();
+    send.queue = lease.queue;
+    send.key = one.name;
+    send.label = one.label;
+    send.body = fmt::format("its parent '{}' was terminated", *lease.key);
+    wire::add(send.headers, wire::kind_header, wire::cancel_kind);
+    if (one.when_parent_ends == "terminate") {
+      wire::add(send.headers, wire::reason_header, "terminate");
+    }
+  }
+  for (const std::string_view suffix : {".deadline", ".begin"}) {
+    transaction.cancels.push_back(
+        {.queue = lease.queue, .name = run + std::string(suffix), .quiet = true});
+  }
+}
+
+}  // namespace
+
+Result<void> add_end(const Lease& lease, const std::string& reason, Time now,
+                     Transaction& transaction) {
+  if (!lease.history || lease.history->execution.number == 0 || lease.history->execution.outcome) {
+    return {};
+  }
+  auto events = decode_history(*lease.history);
+  if (!events) return std::unexpected(std::move(events.error()));
+  if (events->empty()) return failure(Errc::corrupt, "an open execution has no event");
+  HistoryEvent end{.kind = EventKind::terminated, .at = now};
+  end.add("error", reason);
+  const HistoryEvent& started = events->front();
+  const Execution& execution = lease.history->execution;
+  Append append{.token = lease.token,
+                .execution = execution.number,
+                .expected_length = execution.length,
+                .events = {encode_event(end)}};
+  append.close = to_string(end.kind);
+  transaction.appends.push_back(std::move(append));
+  call_off(lease, started, *events, transaction);
+  const Identity identity{.id = *lease.key, .queue = lease.queue, .execution = execution.number};
+  transaction.records.push_back(
+      put_record(instances_space, *lease.key,
+                 encode_record(record_of(identity, execution.label, started, {}, &end))));
+  tell_parent({identity, execution.label, started, end, {}}, transaction);
+  return {};
+}
+
+}  // namespace workflow
+
+namespace {
+
+constexpr int tries_max = 10;
+
+// Somebody else was at it meanwhile: look again.
+bool worth_another_try(const Error& error) {
+  return error.code == Errc::lease_lost || error.code == Errc::history_mismatch ||
+         error.code == Errc::version_mismatch || error.code == Errc::message_not_leased;
+}
+
+}  // namespace
+
+Result<bool> Workflows::terminate(std::string_view id, std::string reason) {
+  Error last;
+  for (int i = 0; i < tries_max; ++i) {
+    const auto info = get(id);
+    if (!info) return std::unexpected(info.error());
+    if (has_ended(info->state)) return false;
+    const auto lease = seize_lane(*store_, options_.queue, id);
+    if (!lease) return std::unexpected(lease.error());
+    Transaction transaction;
+    transaction.settles.push_back(settle_all(*lease));
+    if (auto ended = add_end(*lease, reason, store_->now(), transaction); !ended) {
+      return std::unexpected(ended.error());
+    }
+    if (transaction.appends.empty()) {
+      // It was started, and nobody has begun with it.
+      const auto found = store_->record(instances_space, id);
+      if (!found) return std::unexpected(found.error());
+      if (!*found) continue;
+      auto record = decode_record(id, (*found)->value);
+      if (!record) return std::unexpected(record.error());
+      if (has_ended(record->state)) return false;
+      record->state = InstanceState::terminated;
+      record->ended_at = store_->now();
+      record->error = reason;
+      WriteRecord write = put_record(instances_space, std::string(id), encode_record(*record));
+      write.expected = (*found)->version;
+      transaction.records.push_back(std::move(write));
+    }
+    const auto done = store_->apply(transaction);
+    if (done) return true;
+    if (!worth_another_try(done.error())) return std::unexpected(done.error());
+    last = done.error();
+  }
+  return std::unexpected(last);
+}
+
+// --- Removing ---
+
+namespace {
+
+Result<std::vector<std::string>> keys_of(Store& store, std::string_view space,
+                                         const std::string& prefix) {
+  std::vector<std::string> keys;
+  std::string after;
+  while (true) {
+    const auto page = store.records(
+        {.space = std::string(space), .prefix = prefix, .after = after, .limit = 500});
+    if (!page) return std::unexpected(page.error());
+    for (const Record& record : page->items)
+      keys.push_back(after = record.key);
+    if (!page->more || page->items.empty()) return keys;
+  }
+}
+
+// Everything that there is of one instance.
+Result<void> add_removal(Store& store, const Lease& lease, const std::optional<std::string>& parent,
+                         Transaction& transaction) {
+  const std::string& id = *lease.key;
+  if (lease.history && lease.history->execution.number > 0) {
+    transaction.remove_histories.push_back({.token = lease.token});
+  }
+  transaction.settles.push_back(settle_all(lease));
+  transaction.records.push_back(drop_record(instances_space, id));
+  if (parent) transaction.records.push_back(drop_record(children_space, joined(*parent, id)));
+  for (const std::string_view space :
+       {children_space, state_space, sagas_space, saga_steps_space, answers_space}) {
+    auto keys = keys_of(store, space, joined(id, ""));
+    if (!keys) return std::unexpected(std::move(keys.error()));
+    for (std::string& key : *keys)
+      transaction.records.push_back(drop_record(space, std::move(key)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> Workflows::remove(std::string_view id, RemoveOptions options) {
+  Error last;
+  for (int i = 0; i < tries_max; ++i) {
+    auto ids = tree(id);
+    if (!ids) return ids;
+    if (ids->size() > 1 && !options.children) {
+      return failure(Errc::in_use,
+                     fmt::format("instance '{}' has children; remove them with it, or first",
+                                 base::printable(id)));
+    }
+    Transaction transaction;
+    std::set<std::string> seized;
+    for (const std::string& each : *ids) {
+      const auto info = get(each);
+      if (!info && info.error().code == Errc::not_found && each != id) continue;
+      if (!info) return std::unexpected(info.error());
+      if (!has_ended(info->state)) {
+        if (!options.force) {
+          return failure(Errc::in_use, fmt::format("instance '{}' runs; terminate it first, or "
+                                                   "remove it by force",
+                                                   base::printable(each)));
+        }
+        if (auto ended = terminate(each, "removed by force"); !ended) {
+          return std::unexpected(ended.error());
+        }
+      }
+      const auto lease = seize_lane(*store_, options_.queue, each);
+      if (!lease) return std::unexpected(lease.error());
+      seized.insert(each);
+      if (auto added = add_removal(*store_, *lease, info->parent, transaction); !added) {
+        return std::unexpected(added.error());
+      }
+    }
+    // Now that none of them can go on: has one of them started another one meanwhile?
+    const auto again = tree(id);
+    if (!again) return again;
+    if (std::set<std::string>(again->begin(), again->end()) !=
+        std::set<std::string>(ids->begin(), ids->end())) {
+      continue;
+    }
+    // The same key may be named by a child and by its parent.
+    std::set<std::pair<std::string, std::string>> seen;
+    std::erase_if(transaction.records, [&](const WriteRecord& write) {
+      return !seen.insert({write.space, write.key}).second;
+    });
+    const auto done = store_->apply(transaction);
+    if (done) return std::vector<std::string>(seized.begin(), seized.end());
+    if (!worth_another_try(done.error())) return std::unexpected(done.error());
+    last = done.error();
+  }
+  if (last.message.empty()) {
+    return failure(Errc::unavailable,
+                   fmt::format("instance '{}' keeps starting children; terminate it first",
+                               base::printable(id)));
+  }
+  return std::unexpected(last);
+}
+
+Result<PruneReport> Workflows::prune(const PruneOptions& options) {
+  PruneReport report;
+  const Time before = store_->now() - options.older_than;
+  InstanceFilter filter{.state = options.state, .name = options.name, .limit = 500};
+  if (!options.old_executions) filter.ended = true;
+  while (report.ids.size() < options.limit) {
+    const auto page = list(filter);
+    if (!page) return std::unexpected(page.error());
+    for (const InstanceInfo& info : page->items) {
+      filter.after = info.id;
+      if (report.ids.size() >= options.limit) break;
+      if (options.old_executions) {
+        if (info.execution <= 1) continue;
+        if (!options.dry_run) {
+          const auto removed = remove_old_executions(info.id);
+          if (!removed) return std::unexpected(removed.error());
+          report.executions += *removed;
+        }
+        report.ids.push_back(info.id);
+        continue;
+      }
+      if (!info.ended_at || *info.ended_at > before || info.parent) continue;
+      if (options.dry_run) {
+        ++report.instances;
+        report.ids.push_back(info.id);
+        continue;
+      }
+      const auto removed = remove(info.id);
+      if (!removed && removed.error().code == Errc::in_use) continue;  // a child still runs
+      if (!removed && removed.error().code == Errc::not_found) continue;
+      if (!removed) return std::unexpected(removed.error());
+      report.instances += removed->size();
+      report.ids.push_back(info.id);
+    }
+    if (!page->more || page->items.empty()) break;
+  }
+  return report;
+}
+
+Result<std::uint64_t> Workflows::remove_old_executions(const std::string& id) {
+  for (int i = 0; i < tries_max; ++i) {
+    const auto lease = seize_lane(*store_, options_.queue, id);
+    if (!lease) return std::unexpected(lease.error());
+    const std::uint64_t last = lease->history ? lease->history->execution.number : 0;
+    if (last <= 1) return 0;
+    // Those that are there: earlier prunings have removed some.
+    std::uint64_t count = 0;
+    for (std::uint64_t number = last - 1; number > 0; --number, ++count) {
+      const auto found =
+          store_->history({.queue = options_.queue, .key = id, .execution = number, .limit = 1});
+      if (!found) break;
+    }
+    Transaction transaction;
+    transaction.remove_histories.push_back({.token = lease->token, .through_execution = last - 1});
+    Settle settle;
+    settle.token = lease->token;  // what it carries is given back
+    transaction.settles.push_back(std::move(settle));
+    const auto done = store_->apply(transaction);
+    if (done) return count;
+    if (!worth_another_try(done.error())) return std::unexpected(done.error());
+  }
+  return failure(Errc::unavailable,
+                 fmt::format("instance '{}' is too busy to be pruned now", base::printable(id)));
+}
+
+}  // namespace strand

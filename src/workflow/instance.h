@@ -1,0 +1,242 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <strand/history.h>
+#include <strand/transaction.h>
+#include <strand/workflow.h>
+
+#include "workflow/saga_state.h"
+
+namespace strand::workflow {
+
+// A coroutine that runs beside others of its workflow. Cancelling one cancels what it has called
+// and what it has spawned.
+struct Fiber {
+  std::optional<Task<void>> task = {};
+  bool done = false;
+  bool cancelled = false;
+  std::string reason = {};  // of the cancellation
+  std::vector<std::weak_ptr<Call>> calls = {};
+  std::vector<std::weak_ptr<Fiber>> children = {};
+  std::size_t sweep_at = 32;  // so many calls: time to forget those that are done
+};
+
+// Which instance, and where its messages go.
+struct Identity {
+  std::string id = {};
+  std::string queue = {};  // of the instances
+  std::uint64_t execution = 1;
+};
+
+// What an instance may ask about the world, when it decides something new. Never in a replay.
+class Outside {
+ public:
+  Outside() = default;
+  Outside(const Outside&) = delete;
+  Outside& operator=(const Outside&) = delete;
+  virtual ~Outside() = default;
+  virtual bool instance_exists(const std::string& id) = 0;
+  virtual ActivityContext& local_context(const ActivityDefinition& activity) = 0;
+};
+
+// What new events have led to: to be committed with them.
+struct Decisions {
+  std::vector<HistoryEvent> events = {};
+  std::vector<Send> sends = {};
+  std::vector<Cancel> cancels = {};
+  std::vector<Publish> publishes = {};
+  std::vector<WriteRecord> records = {};
+  bool park = false;
+  std::string park_reason = {};
+};
+
+// The next execution, for one that continues as new.
+struct Continuation {
+  Bytes input = {};
+  std::optional<std::uint32_t> version = {};
+};
+
+// One execution of a workflow in memory: its coroutines, what they wait for, and what they decide.
+// A machine without clock, random, thread or input and output of its own: events go in, decisions
+// come out, and the same events yield the same decisions.
+//
+// Threads: one at a time, but not always the same.
+class Instance {
+ public:
+  using Where = std::source_location;
+
+  Instance(std::shared_ptr<const WorkflowDefinition> definition, Identity identity,
+           Outside& outside);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  // Hands in what has happened before, and compares what the code decides with what it decided
+  // then. `history_mismatch`: they differ, and this instance is of no more use.
+  Result<void> replay(std::span<const HistoryEvent> events);
+  // Hands in something new. What follows from it is added to the decisions.
+  void handle(HistoryEvent event);
+  [[nodiscard]] Decisions take_decisions() { return std::exchange(decisions_, {}); }
+  [[nodiscard]] const Decisions& decisions() const { return decisions_; }
+
+  [[nodiscard]] std::uint64_t length() const { return length_; }
+  [[nodiscard]] bool begun() const { return begun_; }
+  // How it ended, once it has.
+  [[nodiscard]] const std::optional<HistoryEvent>& end() const { return end_; }
+  // Asks the code; throws what it throws, and ApplicationError "unknown_query".
+  Bytes query(const std::string& name, std::string_view input);
+  // Whether an answer to that call is still waited for.
+  [[nodiscard]] bool waits_for(std::uint64_t call) const { return pending_.contains(call); }
+
+  [[nodiscard]] const WorkflowDefinition& definition() const { return *definition_; }
+  [[nodiscard]] const Identity& identity() const { return identity_; }
+  [[nodiscard]] const HistoryEvent& start() const { return start_; }
+  // Distinguishes this execution from all others that had, or will have, its id and number.
+  [[nodiscard]] const std::string& run() const { return run_; }
+  [[nodiscard]] const std::string& status() const { return status_; }
+  [[nodiscard]] bool status_changed() const { return status_changed_; }
+  [[nodiscard]] const std::map<std::string, Bytes>& state() const { return state_; }
+  // Where a continuation begins, with what it takes along: in front, `started`.
+  [[nodiscard]] std::vector<HistoryEvent> next_execution(const std::string& run, Time at) const;
+  [[nodiscard]] std::uint32_t next_version() const;
+
+  // What undoes or ends everything that the execution has under way outside.
+  void abandon_calls(Decisions& decisions) const;
+
+  // --- For calls, fibers and the door (Workflow) ---
+
+  [[nodiscard]] Time now() const { return now_; }
+  [[nodiscard]] bool closing() const { return closing_; }
+  [[nodiscard]] bool cancel_requested() const { return cancel_requested_; }
+  [[nodiscard]] std::shared_ptr<Fiber> current() const { return current_; }
+  void resume_later(std::coroutine_handle<> coroutine, std::shared_ptr<Fiber> fiber);
+  void spawn(const std::shared_ptr<Call>& call, Task<void> task, bool shielded);
+  std::uint64_t random();
+
+  void call_activity(const std::shared_ptr<Call>& call, const ActivityCall& what, Where where);
+  void run_local(const std::shared_ptr<Call>& call, const ActivityCall& what, Where where);
+  void start_timer(const std::shared_ptr<Call>& call, Time at, Where where);
+  void await_event(const std::shared_ptr<Call>& call, const std::string& name, Where where);
+  void start_child(const std::shared_ptr<Call>& call, const ChildCall& what, Where where);
+  void start_other(const std::string& label, const std::string& id, Bytes input, Where where);
+  void send_event(const std::string& id, const std::string& event, Bytes value, Where where);
+  void cancel_other(const std::string& id, Where where);
+  void send(Send send, Where where);
+  void publish(Publish publish, Where where);
+  void park(const std::shared_ptr<Call>& call, const std::string& reason, Where where);
+  void continue_as_new(Continuation next, Where where);
+  bool patched(std::string_view change, Where where);
+  void set_status(std::string text);
+  void set(std::string key, Bytes value);
+  void erase(const std::string& key);
+  void answer(std::string query, std::function<Bytes(std::string_view)> function);
+  void stop_answering(const std::string& query);
+
+  std::shared_ptr<SagaState> begin_saga(std::string name, Bytes data);
+  // Its record is written with the turn.
+  void saga_changed(const SagaState& saga, std::optional<std::size_t> step = {});
+  // Lets it be undone, beside whatever else goes on; the execution does not end before that.
+  void undo_saga(const std::shared_ptr<SagaState>& saga, const std::string& reason);
+
+ private:
+  enum class Kind : std::uint8_t { activity, timer, child, park };
+  // Something under way outside.
+  struct Pending {
+    Kind kind{};
+    std::shared_ptr<Call> call;
+    std::string name = {};   // of the activity, the child's id
+    std::string queue = {};  // of the activity's message
+    std::string label = {};  // of the child
+    WhenParentEnds when_parent_ends = WhenParentEnds::cancel;
+    bool has_progress = false;
+  };
+  struct LocalCall;
+  struct Ready {
+    std::coroutine_handle<> coroutine;
+    std::shared_ptr<Fiber> fiber;
+  };
+
+  void deliver(const HistoryEvent& event);
+  void on_started(const HistoryEvent& event);
+  void on_answer(const HistoryEvent& event);
+  void on_event(const HistoryEvent& event);
+  void begin();
+  void run_until_all_wait();
+  void finish_if_done();
+  void end_with(HistoryEvent event, Where where);
+  [[nodiscard]] HistoryEvent outcome_of_root() const;
+  void cancel_fiber(Fiber& fiber, const std::string& reason);
+  // Whether something new was decided, which has to be done; false in a replay.
+  bool decide(HistoryEvent& decision, Where where);
+  void differs(const HistoryEvent* expected, const HistoryEvent* decided, const Where* where);
+  // Refuses it if the fiber that calls was cancelled; else it belongs to it.
+  bool admit(const std::shared_ptr<Call>& call);
+  std::uint64_t next_call() { return ++calls_; }
+  void cancel_pending(std::uint64_t number, const std::string& reason);
+  void drop_outside(std::uint64_t number, const Pending& pending, Decisions& decisions) const;
+  void attempt_local(const std::shared_ptr<LocalCall>& local);
+  [[nodiscard]] std::string reference(std::uint64_t call) const;
+  [[nodiscard]] Send to_instance(const std::string& id, std::string_view kind) const;
+
+  std::shared_ptr<const WorkflowDefinition> definition_;
+  Identity identity_;
+  Outside& outside_;
+  Workflow door_;
+
+  // Of the execution.
+  HistoryEvent start_;
+  std::string run_;
+  std::uint64_t length_ = 0;
+  Time now_{};
+  std::uint64_t calls_ = 0;
+  std::uint64_t random_count_ = 0;
+  bool begun_ = false;
+  bool cancel_requested_ = false;
+  std::string cancel_reason_;
+  std::optional<HistoryEvent> end_;
+  std::optional<Continuation> continuation_;
+
+  // Replay.
+  std::span<const HistoryEvent> history_ = {};
+  std::size_t cursor_ = 0;
+  bool replaying_ = false;
+  std::optional<std::string> mismatch_;
+  Decisions decisions_;
+
+  // What is waited for.
+  std::map<std::uint64_t, Pending> pending_;
+  std::map<std::string, std::deque<Bytes>, std::less<>> mailbox_;
+  std::map<std::string, std::deque<std::shared_ptr<Call>>, std::less<>> waiters_;
+  std::map<std::string, bool, std::less<>> patches_;
+  std::map<std::string, std::function<Bytes(std::string_view)>> answers_;
+
+  // What is seen from outside.
+  std::string status_;
+  bool status_changed_ = false;
+  std::map<std::string, Bytes> state_;
+  std::vector<std::shared_ptr<SagaState>> sagas_;
+  std::size_t undoing_ = 0;  // sagas
+
+  // Last, so that coroutines go first.
+  std::deque<Ready> ready_;
+  std::shared_ptr<CallFor<Bytes>> root_;
+  std::shared_ptr<Fiber> root_fiber_;
+  std::shared_ptr<Fiber> current_;
+  std::vector<std::shared_ptr<Fiber>> fibers_;
+  bool closing_ = false;
+};
+
+}  // namespace strand::workflow

@@ -1,0 +1,626 @@
+#include "workflow/turn.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/planted.h"
+#include "base/text.h"
+#include "workflow/wire.h"
+
+namespace strand::workflow {
+
+namespace {
+
+// What one turn may grow to: more messages are left for the next one. Beyond the second figures it
+// would not fit into a transaction at all.
+constexpr std::size_t bytes_enough = std::size_t{4} << 20U;
+constexpr std::size_t operations_enough = 20'000;
+constexpr std::size_t bytes_max = std::size_t{15} << 20U;
+constexpr std::size_t operations_max = 90'000;
+
+std::size_t bytes_of(const Headers& headers) {
+  std::size_t bytes = 0;
+  for (const Header& header : headers)
+    bytes += header.name.size() + header.value.size();
+  return bytes;
+}
+
+// Counts what has been decided since the last look.
+class Weight {
+ public:
+  void add(const Decisions& decisions) {
+    for (; events_ < decisions.events.size(); ++events_) {
+      const HistoryEvent& event = decisions.events[events_];
+      bytes_ += event.data.size() + event.name.size() + bytes_of(event.details) + 16;
+    }
+    for (; sends_ < decisions.sends.size(); ++sends_) {
+      const Send& send = decisions.sends[sends_];
+      bytes_ += send.body.size() + bytes_of(send.headers) + 64;
+    }
+    for (; publishes_ < decisions.publishes.size(); ++publishes_)
+      bytes_ += decisions.publishes[publishes_].body.size() + 64;
+    for (; records_ < decisions.records.size(); ++records_) {
+      const WriteRecord& write = decisions.records[records_];
+      bytes_ += write.key.size() + (write.value ? write.value->size() : 0) + 32;
+    }
+    operations_ = sends_ + publishes_ + records_ + decisions.cancels.size();
+  }
+  [[nodiscard]] bool enough() const {
+    return bytes_ > bytes_enough || operations_ > operations_enough;
+  }
+  [[nodiscard]] bool too_much() const { return bytes_ > bytes_max || operations_ > operations_max; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] std::size_t operations() const { return operations_; }
+
+ private:
+  std::size_t bytes_ = 0;
+  std::size_t operations_ = 0;
+  std::size_t events_ = 0;
+  std::size_t sends_ = 0;
+  std::size_t publishes_ = 0;
+  std::size_t records_ = 0;
+};
+
+// The last write of each record counts, with what the first one expected.
+std::vector<WriteRecord> merged(std::vector<WriteRecord> writes) {
+  std::map<std::pair<std::string, std::string>, std::size_t> places;
+  std::vector<WriteRecord> result;
+  for (WriteRecord& write : writes) {
+    const auto [place, is_new] = places.try_emplace({write.space, write.key}, result.size());
+    if (is_new) {
+      result.push_back(std::move(write));
+    } else {
+      result[place->second].value = std::move(write.value);
+    }
+  }
+  return result;
+}
+
+InstanceState state_of(const HistoryEvent* end) {
+  if (end == nullptr) return InstanceState::running;
+  switch (end->kind) {
+    case EventKind::completed:
+      return InstanceState::completed;
+    case EventKind::failed:
+      return InstanceState::failed;
+    case EventKind::cancelled:
+      return InstanceState::cancelled;
+    case EventKind::terminated:
+      return InstanceState::terminated;
+    case EventKind::timed_out:
+      return InstanceState::timed_out;
+    default:
+      return InstanceState::running;
+  }
+}
+
+Time time_of(std::string_view text) {
+  return Time{Duration{static_cast<std::int64_t>(wire::number(text).value_or(0))}};
+}
+
+std::string text_of(Time time) { return std::to_string(time.time_since_epoch().count()); }
+
+}  // namespace
+
+Result<std::vector<HistoryEvent>> decode_history(const History& history) {
+  std::vector<HistoryEvent> events;
+  events.reserve(history.events.size());
+  for (std::size_t i = 0; i < history.events.size(); ++i) {
+    auto event = decode_event(history.events[i]);
+    if (!event) {
+      return failure(event.error().code,
+                     fmt::format("event {} of instance '{}': {}", history.first + i,
+                                 base::printable(history.execution.key), event.error().message));
+    }
+    events.push_back(*std::move(event));
+  }
+  return events;
+}
+
+InstanceRecord record_of(const Identity& identity, const std::string& label,
+                         const HistoryEvent& started, const std::string& status,
+                         const HistoryEvent* end) {
+  InstanceRecord record;
+  std::tie(record.name, record.version) = parse_label(label).value_or(std::pair{label, 1U});
+  record.state = state_of(end);
+  record.execution = identity.execution;
+  record.status = status;
+  if (const auto parent = started.detail("parent"); !parent.empty()) record.parent = parent;
+  record.created_at = time_of(started.detail("created"));
+  record.input_hash = started.detail("input");
+  record.start = wire::number(started.detail("start")).value_or(1);
+  if (!has_ended(record.state)) return record;
+  record.ended_at = end->at;
+  if (record.state == InstanceState::completed) return record;
+  record.error = end->detail("error");
+  if (const auto type = end->detail("type"); !type.empty()) record.error_type = type;
+  return record;
+}
+
+void tell_parent(const Ending& ending, Transaction& transaction) {
+  const std::string_view parent = ending.started.detail("parent");
+  if (parent.empty()) return;
+  const bool completed = ending.end.kind == EventKind::completed;
+  Send& send = transaction.sends.emplace_back();
+  send.queue = ending.identity.queue;
+  send.key = parent;
+  send.label = ending.started.detail("parent_label");
+  send.body = ending.end.data;
+  wire::add(send.headers, wire::kind_header,
+            completed ? wire::child_result_kind : wire::child_error_kind);
+  wire::add(send.headers, wire::call_header, ending.started.detail("parent_call"));
+  if (completed) return;
+  wire::add(send.headers, wire::error_header, ending.end.detail("error"));
+  wire::add(send.headers, wire::error_type_header, ending.end.detail("type"));
+  wire::add(send.headers, wire::error_how_header, to_string(ending.end.kind));
+}
+
+std::vector<Underway> underway(std::span<const HistoryEvent> events) {
+  std::map<std::uint64_t, Underway> open;
+  for (const HistoryEvent& event : events) {
+    switch (event.kind) {
+      case EventKind::activity_scheduled:
+      case EventKind::timer_started:
+      case EventKind::child_started:
+      case EventKind::parked:
+        open[event.call] = {.kind = event.kind,
+                            .call = event.call,
+                            .name = event.name,
+                            .queue = std::string(event.detail("queue")),
+                            .label = std::string(event.detail("workflow")),
+                            .when_parent_ends = std::string(event.detail("when_parent_ends")),
+                            .has_progress = !event.detail("heartbeat").empty()};
+        break;
+      case EventKind::activity_completed:
+      case EventKind::activity_failed:
+      case EventKind::timer_fired:
+      case EventKind::child_completed:
+      case EventKind::child_failed:
+      case EventKind::resumed:
+      case EventKind::call_cancelled:
+        open.erase(event.call);
+        break;
+      default:
+        break;
+    }
+  }
+  std::vector<Underway> result;
+  for (auto& [call, one] : open)
+    result.push_back(std::move(one));
+  return result;
+}
+
+// --- One turn ---
+
+class Turns::Run final : public Outside {
+ public:
+  Run(const Turns& turns, const Lease& lease, std::span<const Message> messages)
+      : turns_(turns), lease_(lease), messages_(messages), now_(turns.store_.now()) {}
+
+  Result<TurnResult> run(const History& history) {
+    const Execution& last = history.execution;
+    if (last.number > 0 && !last.outcome) return go_on(history);
+    return from_nothing(last.number);
+  }
+
+  bool instance_exists(const std::string& id) override {
+    const auto record = turns_.store_.record(instances_space, id);
+    if (!record) trouble_ = record.error();
+    return record && record->has_value();
+  }
+
+  // A local activity is a function call: there is nobody to tell, and nothing to be told.
+  class Context final : public ActivityContext {
+   public:
+    const ActivityDefinition* definition = nullptr;
+    std::string id;
+    std::string key;
+    [[nodiscard]] const std::string& activity() const override { return definition->name; }
+    [[nodiscard]] const std::string& instance() const override { return id; }
+    [[nodiscard]] std::string idempotency_key() const override { return key; }
+    [[nodiscard]] std::uint32_t attempt() const override { return 1; }
+    [[nodiscard]] std::stop_token stop_token() const override { return {}; }
+    bool heartbeat() override { return true; }
+
+   protected:
+    bool heartbeat_with(Bytes) override { return true; }
+    std::optional<Bytes> kept_progress() override { return std::nullopt; }
+  };
+  ActivityContext& local_context(const ActivityDefinition& activity) override {
+    context_.definition = &activity;
+    context_.id = identity_.id;
+    context_.key = fmt::format("{}.{}", instance_->run(), instance_->length());
+    return context_;
+  }
+
+ private:
+  using Definition = std::shared_ptr<const WorkflowDefinition>;
+
+  [[nodiscard]] Definition find_definition() const {
+    const auto found = turns_.registry_.find(lease_.label);
+    return found == turns_.registry_.end() ? nullptr : found->second;
+  }
+
+  // An execution is open: replay it, then hand in what is new.
+  Result<TurnResult> go_on(const History& history) {
+    const Definition definition = find_definition();
+    if (!definition) return leave_all();
+    auto events = decode_history(history);
+    if (!events) return refuse(events.error().message);
+    identity_ = {.id = *lease_.key, .queue = lease_.queue, .execution = history.execution.number};
+    past_ = *std::move(events);
+    instance_ = std::make_unique<Instance>(definition, identity_, *this);
+    result_.report.replayed_events = past_.size();
+    if (auto replayed = instance_->replay(past_); !replayed) {
+      result_.report.differs = true;
+      return refuse(replayed.error().message);
+    }
+    for (const Message& message : messages_)
+      take(message);
+    return finish();
+  }
+
+  // None is open: there has to be a start, or else what is here is for nobody.
+  Result<TurnResult> from_nothing(std::uint64_t last) {
+    const auto start = std::ranges::find_if(messages_, [](const Message& message) {
+      return wire::header(message.headers, wire::kind_header) == wire::start_kind;
+    });
+    if (start == messages_.end()) {
+      for (const Message& message : messages_)
+        drop(message);
+      return std::move(result_);
+    }
+    const Definition definition = find_definition();
+    if (!definition) return leave_all();
+    identity_ = {.id = *lease_.key, .queue = lease_.queue, .execution = last + 1};
+    instance_ = std::make_unique<Instance>(definition, identity_, *this);
+    result_.report.opened = true;
+    open(*start);
+    for (const Message& message : messages_) {
+      if (message.id != start->id) take(message);
+    }
+    return finish();
+  }
+
+  void open(const Message& start) {
+    const Headers& headers = start.headers;
+    HistoryEvent event{.kind = EventKind::started, .at = now_, .name = lease_.label};
+    event.data = start.body;
+    event.add("run", new_run(start.id));
+    event.add("created", text_of(start.enqueued_at));
+    event.add("input", hash_of(start.body));
+    const auto copy = [&](std::string_view header, std::string name) {
+      if (const auto value = wire::header(headers, header); !value.empty()) {
+        event.add(std::move(name), std::string(value));
+      }
+    };
+    copy("strand-start", "start");
+    copy(wire::parent_header, "parent");
+    copy(wire::parent_call_header, "parent_call");
+    copy(wire::parent_label_header, "parent_label");
+    const auto delay = wire::milliseconds(headers, wire::start_delay_header);
+    if (delay && *delay > Duration{0}) event.add("waits", "delayed");
+    if (const auto timeout = wire::milliseconds(headers, wire::timeout_header)) {
+      event.add("deadline", text_of(now_ + *timeout + delay.value_or(Duration{0})));
+    }
+    instance_->handle(event);
+    if (delay && *delay > Duration{0}) send_begin(instance_->run(), *delay);
+    set_deadline(event, instance_->run());
+  }
+
+  // No other execution, of this id or another, has or will have this name: ids of messages are
+  // never used again, and the first one of an execution opens it.
+  [[nodiscard]] std::string new_run(MessageId id) const {
+    return fmt::format("{:x}-{:x}", static_cast<std::uint64_t>(id), identity_.execution);
+  }
+
+  void send_begin(const std::string& run, Duration delay) {
+    Send& send = result_.transaction.sends.emplace_back();
+    send.queue = lease_.queue;
+    send.key = identity_.id;
+    send.name = run + ".begin";
+    send.delay = delay;
+    wire::add(send.headers, wire::kind_header, wire::begin_kind);
+    wire::add(send.headers, wire::call_header, run + ".0");
+  }
+
+  void set_deadline(const HistoryEvent& started, const std::string& run) {
+    const auto deadline = started.detail("deadline");
+    if (deadline.empty()) return;
+    Send& send = result_.transaction.sends.emplace_back();
+    send.queue = lease_.queue;
+    send.key = identity_.id;
+    send.name = run + ".deadline";
+    send.delay = std::max(time_of(deadline) - now_, Duration{0});
+    wire::add(send.headers, wire::kind_header, wire::deadline_kind);
+    wire::add(send.headers, wire::call_header, run + ".0");
+  }
+
+  // --- What came in ---
+
+  void take(const Message& message) {
+    weight_.add(instance_->decisions());
+    if (instance_->end() || instance_->decisions().park || weight_.enough()) {
+      result_.left.push_back(message.id);
+      return;
+    }
+    const std::string_view kind = wire::header(message.headers, wire::kind_header);
+    if (!wire::header(message.headers, notice_end_header).empty()) {
+      on_notice(message);
+    } else if (kind == wire::result_kind) {
+      on_answer(message, EventKind::activity_completed);
+    } else if (kind == wire::error_kind) {
+      on_answer(message, EventKind::activity_failed);
+    } else if (kind == wire::child_result_kind) {
+      on_answer(message, EventKind::child_completed);
+    } else if (kind == wire::child_error_kind) {
+      on_answer(message, EventKind::child_failed);
+    } else if (kind == wire::timer_kind) {
+      on_answer(message, EventKind::timer_fired);
+    } else if (kind == wire::resumed_kind) {
+      on_answer(message, EventKind::resumed);
+    } else if (kind == wire::event_kind) {
+      instance_->handle({.kind = EventKind::event_received,
+                         .at = now_,
+                         .name = std::string(wire::header(message.headers, wire::name_header)),
+                         .data = message.body});
+    } else if (kind == wire::cancel_kind) {
+      on_cancel(message);
+    } else if (kind == wire::begin_kind) {
+      if (is_for_this_run(message) && !instance_->begun()) {
+        instance_->handle({.kind = EventKind::begun, .at = now_});
+      }
+    } else if (kind == wire::deadline_kind) {
+      if (is_for_this_run(message)) {
+        HistoryEvent event{.kind = EventKind::timed_out, .at = now_};
+        event.add("error", "the run took longer than it was given");
+        instance_->handle(std::move(event));
+      }
+    } else if (kind == wire::query_kind) {
+      queries_.push_back(&message);
+    } else if (kind != wire::start_kind) {  // one that comes again is not asked for its input
+      result_.dead.emplace_back(message.id, fmt::format("'{}' is no kind of message that an "
+                                                        "instance understands",
+                                                        base::printable(kind)));
+    }
+  }
+
+  // Of an instance that has ended, or is unknown.
+  void drop(const Message& message) {
+    const std::string_view kind = wire::header(message.headers, wire::kind_header);
+    const bool known = !kind.empty() || !wire::header(message.headers, notice_end_header).empty();
+    if (kind == wire::query_kind) {
+      reply(message, "error", "the instance does not run");
+    } else if (!known) {
+      result_.dead.emplace_back(message.id, "this is no message that an instance understands");
+    }
+  }
+
+  // The number of the call, if it is one of this execution.
+  [[nodiscard]] std::optional<std::uint64_t> call_of(const Message& message) const {
+    const std::string_view reference = wire::header(message.headers, wire::call_header);
+    const std::size_t dot = reference.rfind('.');
+    if (dot == std::string_view::npos) return std::nullopt;
+    if (reference.substr(0, dot) != instance_->run() && !STRAND_PLANTED("answers-of-other-runs")) {
+      return std::nullopt;
+    }
+    return wire::number(reference.substr(dot + 1));
+  }
+  [[nodiscard]] bool is_for_this_run(const Message& message) const {
+    return call_of(message).has_value();
+  }
+
+  void on_answer(const Message& message, EventKind kind) {
+    const auto call = call_of(message);
+    if (!call || !instance_->waits_for(*call)) return;
+    HistoryEvent event{.kind = kind, .at = now_, .call = *call, .data = message.body};
+    if (kind == EventKind::activity_failed || kind == EventKind::child_failed) {
+      const auto how = wire::header(message.headers, wire::error_how_header);
+      event.add("kind", std::string(how.empty() ? "failed" : how));
+      event.add("type", std::string(wire::header(message.headers, wire::error_type_header)));
+      event.add("error", std::string(wire::header(message.headers, wire::error_header)));
+    }
+    instance_->handle(std::move(event));
+  }
+
+  // An activity has ended without an answer.
+  void on_notice(const Message& message) {
+    const auto call = call_of(message);
+    if (!call || !instance_->waits_for(*call)) return;
+    HistoryEvent event{.kind = EventKind::activity_failed, .at = now_, .call = *call};
+    const auto end = wire::header(message.headers, notice_end_header);
+    const auto reason = wire::header(message.headers, notice_reason_header);
+    event.add("kind", "crashed");
+    event.add("type", std::string(end));
+    event.add("error",
+              fmt::format("its message ended as {}{}{}", end, reason.empty() ? "" : ": ", reason));
+    instance_->handle(std::move(event));
+  }
+
+  void on_cancel(const Message& message) {
+    if (wire::header(message.headers, wire::reason_header) == "terminate") {
+      HistoryEvent event{.kind = EventKind::terminated, .at = now_};
+      event.add("error", message.body);
+      instance_->handle(std::move(event));
+    } else if (!instance_->cancel_requested()) {
+      instance_->handle({.kind = EventKind::cancel_requested, .at = now_, .data = message.body});
+    }
+  }
+
+  // --- What goes out ---
+
+  Result<TurnResult> finish() {
+    if (trouble_) return std::unexpected(*trouble_);
+    answer_queries();
+    if (instance_->end() && (instance_->end()->kind == EventKind::terminated ||
+                             instance_->end()->kind == EventKind::timed_out)) {
+      abandon_all();
+    }
+    Decisions decisions = instance_->take_decisions();
+    weight_.add(decisions);
+    if (weight_.too_much()) {
+      return refuse(
+          fmt::format("transaction_too_large: one turn decided {} operations of {} bytes; "
+                      "let the workflow do less between two co_awaits",
+                      weight_.operations(), weight_.bytes()));
+    }
+    result_.report.new_events = decisions.events.size();
+    result_.report.history_length = past_.size() + decisions.events.size();
+    if (turns_.options_.verify && !decisions.events.empty()) {
+      if (auto same = verify(decisions.events); !same) {
+        result_.report.differs = true;
+        return refuse(same.error().message);
+      }
+    }
+    Transaction& transaction = result_.transaction;
+    std::ranges::move(decisions.sends, std::back_inserter(transaction.sends));
+    std::ranges::move(decisions.cancels, std::back_inserter(transaction.cancels));
+    std::ranges::move(decisions.publishes, std::back_inserter(transaction.publishes));
+    std::ranges::move(decisions.records, std::back_inserter(transaction.records));
+    if (decisions.park) result_.park = decisions.park_reason;
+    if (!decisions.events.empty()) append(decisions.events);
+    transaction.records = merged(std::move(transaction.records));
+    return std::move(result_);
+  }
+
+  void append(const std::vector<HistoryEvent>& events) {
+    Append append{
+        .token = lease_.token, .execution = identity_.execution, .expected_length = past_.size()};
+    append.events.reserve(events.size());
+    for (const HistoryEvent& event : events)
+      append.events.push_back(encode_event(event));
+    const auto& end = instance_->end();
+    const std::string label = instance_->definition().label();
+    Transaction& transaction = result_.transaction;
+    if (end) {
+      append.close = to_string(end->kind);
+      result_.report.ended = end->kind;
+      if (!instance_->start().detail("deadline").empty()) {
+        transaction.cancels.push_back(
+            {.queue = lease_.queue, .name = instance_->run() + ".deadline", .quiet = true});
+      }
+    }
+    transaction.appends.push_back(std::move(append));
+    if (end && end->kind == EventKind::continued) {
+      continue_as_new();
+      return;
+    }
+    if (end || result_.report.opened || instance_->status_changed()) {
+      write_record(record_of(identity_, label, instance_->start(), instance_->status(),
+                             end ? &*end : nullptr));
+    }
+    if (end) tell_parent({identity_, label, instance_->start(), *end, {}}, transaction);
+  }
+
+  void write_record(const InstanceRecord& record) {
+    result_.transaction.records.push_back(
+        put_record(instances_space, identity_.id, encode_record(record)));
+  }
+
+  // Closes this execution and opens the next, which begins with a turn of its own.
+  void continue_as_new() {
+    Transaction& transaction = result_.transaction;
+    ++identity_.execution;
+    const std::string run = fmt::format(
+        "{}-{:x}", instance_->run().substr(0, instance_->run().rfind('-')), identity_.execution);
+    std::vector<HistoryEvent> events = instance_->next_execution(run, now_);
+    const std::string label =
+        fmt::format("{}@{}", instance_->definition().name, instance_->next_version());
+    events.front().name = label;
+    Append next{.token = lease_.token, .execution = identity_.execution, .expected_length = 0};
+    for (const HistoryEvent& event : events)
+      next.events.push_back(encode_event(event));
+    transaction.appends.push_back(std::move(next));
+    if (label != lease_.label) result_.label = label;
+    send_begin(run, Duration{0});
+    set_deadline(events.front(), run);
+    write_record(record_of(identity_, label, events.front(), instance_->status(), nullptr));
+  }
+
+  // The code was not asked, so nothing was called off by it.
+  void abandon_all() {
+    Decisions abandoned;
+    instance_->abandon_calls(abandoned);
+    std::ranges::move(abandoned.sends, std::back_inserter(result_.transaction.sends));
+    std::ranges::move(abandoned.cancels, std::back_inserter(result_.transaction.cancels));
+    std::ranges::move(abandoned.records, std::back_inserter(result_.transaction.records));
+  }
+
+  void answer_queries() {
+    for (const Message* message : queries_) {
+      if (instance_->end()) {
+        reply(*message, "error", "the instance has ended");
+        continue;
+      }
+      try {
+        const std::string name(wire::header(message->headers, wire::name_header));
+        reply(*message, "value", instance_->query(name, message->body));
+      } catch (const std::exception& error) {
+        reply(*message, "error", error.what());
+      } catch (...) {
+        reply(*message, "error", "something was thrown that is no std::exception");
+      }
+    }
+  }
+
+  // One word and a line feed, then the answer.
+  void reply(const Message& message, std::string_view how, std::string_view text) {
+    const auto key = wire::header(message.headers, wire::reply_record_header);
+    if (key.empty()) return;
+    result_.transaction.records.push_back(
+        put_record(answers_space, std::string(key), fmt::format("{}\n{}", how, text)));
+  }
+
+  // Replays everything, this turn included, and compares.
+  Result<void> verify(const std::vector<HistoryEvent>& events) {
+    std::vector<HistoryEvent> all = past_;
+    all.insert(all.end(), events.begin(), events.end());
+    Instance again(find_definition(), identity_, *this);
+    auto same = again.replay(all);
+    if (same && again.state() != instance_->state()) {
+      return failure(Errc::history_mismatch,
+                     fmt::format("a replay of '{}' leaves another state than its first run",
+                                 base::printable(identity_.id)));
+    }
+    return same;
+  }
+
+  // Nothing is written.
+  TurnResult refuse(std::string reason) {
+    TurnResult refused;
+    refused.refused = std::move(reason);
+    refused.report = result_.report;
+    return refused;
+  }
+
+  // For a worker that knows this kind of workflow.
+  TurnResult leave_all() {
+    for (const Message& message : messages_)
+      result_.left.push_back(message.id);
+    return std::move(result_);
+  }
+
+  const Turns& turns_;
+  const Lease& lease_;
+  const std::span<const Message> messages_;
+  const Time now_;
+
+  Identity identity_;
+  std::vector<HistoryEvent> past_;
+  std::unique_ptr<Instance> instance_;
+  std::vector<const Message*> queries_;
+  Weight weight_;
+  Context context_;
+  std::optional<Error> trouble_;
+  TurnResult result_;
+};
+
+Result<TurnResult> Turns::run(const Lease& lease, std::span<const Message> messages,
+                              const History& history) const {
+  return Run(*this, lease, messages).run(history);
+}
+
+}  // namespace strand::workflow

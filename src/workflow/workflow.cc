@@ -1,0 +1,166 @@
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <strand/workflow.h>
+
+#include "workflow/instance.h"
+
+// The door of a workflow: every call goes on to the instance.
+
+namespace strand {
+
+using workflow::CallFor;
+
+Answering::~Answering() {
+  if (instance_ != nullptr) instance_->stop_answering(query_);
+}
+
+const std::string& Workflow::id() const { return instance_.identity().id; }
+const std::string& Workflow::name() const { return instance_.definition().name; }
+std::uint32_t Workflow::version() const { return instance_.definition().version; }
+std::uint64_t Workflow::execution() const { return instance_.identity().execution; }
+bool Workflow::cancel_requested() const { return instance_.cancel_requested(); }
+std::uint64_t Workflow::history_length() const { return instance_.length(); }
+Time Workflow::now() const { return instance_.now(); }
+std::uint64_t Workflow::random() { return instance_.random(); }
+
+std::optional<std::string> Workflow::parent() const {
+  const std::string_view parent = instance_.start().detail("parent");
+  if (parent.empty()) return std::nullopt;
+  return std::string(parent);
+}
+
+// Version 4, by RFC 9562.
+std::string Workflow::uuid() {
+  const std::uint64_t high = (instance_.random() & ~0xf000ULL) | 0x4000ULL;
+  const std::uint64_t low = (instance_.random() & ~(3ULL << 62U)) | (2ULL << 62U);
+  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", high >> 32U, (high >> 16U) & 0xffffU,
+                     high & 0xffffU, low >> 48U, low & 0xffffffffffffULL);
+}
+
+Future<void> Workflow::sleep(Duration duration, Where where) {
+  return sleep_until(now() + std::max(duration, Duration{0}), where);
+}
+
+Future<void> Workflow::sleep_until(Time time, Where where) {
+  auto call = std::make_shared<CallFor<void>>(instance_);
+  instance_.start_timer(call, time, where);
+  return Future<void>(std::move(call));
+}
+
+Future<void> Workflow::all_of(std::vector<Future<void>> futures, Others others) {
+  auto whole = std::make_shared<CallFor<void>>(instance_);
+  std::vector<std::shared_ptr<workflow::Call>> parts;
+  for (const Future<void>& future : futures)
+    parts.push_back(future.call());
+  workflow::gather(whole, std::move(parts), others, [whole = whole.get()] { whole->set(); });
+  return Future<void>(std::move(whole));
+}
+
+Future<void> Workflow::park(std::string reason, Where where) {
+  auto call = std::make_shared<CallFor<void>>(instance_);
+  instance_.park(call, reason, where);
+  return Future<void>(std::move(call));
+}
+
+bool Workflow::patched(std::string_view change, Where where) {
+  return instance_.patched(change, where);
+}
+
+void Workflow::set_status(std::string text) { instance_.set_status(std::move(text)); }
+void Workflow::erase(const std::string& key) { instance_.erase(key); }
+
+void Workflow::erase_all() {
+  const std::map<std::string, Bytes> all = instance_.state();
+  for (const auto& [key, value] : all)
+    instance_.erase(key);
+}
+
+void Workflow::cancel_other(std::string id, Where where) { instance_.cancel_other(id, where); }
+
+void Workflow::call_activity(const std::shared_ptr<workflow::Call>& call,
+                             workflow::ActivityCall what, Where where) {
+  instance_.call_activity(call, what, where);
+}
+
+void Workflow::run_local(const std::shared_ptr<workflow::Call>& call, workflow::ActivityCall what,
+                         Where where) {
+  instance_.run_local(call, what, where);
+}
+
+void Workflow::spawn_fiber(const std::shared_ptr<workflow::Call>& call, Task<void> task,
+                           bool shielded) {
+  instance_.spawn(call, std::move(task), shielded);
+}
+
+void Workflow::await_event(const std::shared_ptr<workflow::Call>& call, std::string name,
+                           Where where) {
+  instance_.await_event(call, name, where);
+}
+
+Answering Workflow::answer_raw(std::string query, std::function<Bytes(std::string_view)> function) {
+  instance_.answer(query, std::move(function));
+  return {instance_, std::move(query)};
+}
+
+void Workflow::start_child(const std::shared_ptr<workflow::Call>& call, workflow::ChildCall what,
+                           Where where) {
+  instance_.start_child(call, what, where);
+}
+
+void Workflow::start_other(std::string label, std::string id, Bytes input, Where where) {
+  instance_.start_other(label, id, std::move(input), where);
+}
+
+void Workflow::send_event_raw(std::string id, std::string event, Bytes value, Where where) {
+  instance_.send_event(id, event, std::move(value), where);
+}
+
+void Workflow::send_raw(std::string queue, Bytes body, SendOptions options, Where where) {
+  Send send;
+  send.queue = std::move(queue);
+  send.body = std::move(body);
+  send.key = std::move(options.key);
+  send.headers = std::move(options.headers);
+  send.priority = options.priority;
+  send.delay = options.delay;
+  send.ttl = options.ttl;
+  send.dedup_id = std::move(options.dedup_id);
+  send.label = std::move(options.label);
+  send.name = std::move(options.name);
+  send.max_attempts = options.max_attempts;
+  send.dead_notice_to = std::move(options.dead_notice_to);
+  instance_.send(std::move(send), where);
+}
+
+void Workflow::publish_raw(std::string topic, Bytes body, PublishOptions options, Where where) {
+  Publish publish;
+  publish.topic = std::move(topic);
+  publish.body = std::move(body);
+  publish.key = std::move(options.key);
+  publish.headers = std::move(options.headers);
+  publish.priority = options.priority;
+  publish.delay = options.delay;
+  publish.ttl = options.ttl;
+  publish.dedup_id = std::move(options.dedup_id);
+  instance_.publish(std::move(publish), where);
+}
+
+Future<ContinuesAsNew> Workflow::continue_raw(Bytes input, std::optional<std::uint32_t> version,
+                                              Where where) {
+  instance_.continue_as_new({std::move(input), version}, where);
+  return Future<ContinuesAsNew>(std::make_shared<CallFor<ContinuesAsNew>>(instance_));
+}
+
+void Workflow::set_raw(std::string key, Bytes value) {
+  instance_.set(std::move(key), std::move(value));
+}
+
+std::optional<Bytes> Workflow::get_raw(const std::string& key) const {
+  const auto found = instance_.state().find(key);
+  if (found == instance_.state().end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace strand
