@@ -7,9 +7,10 @@
 #include <unistd.h>
 
 #include "cli/bench/queue_bench.h"
+#include "cli/bench/workflow_bench.h"
 #include "cli/commands.h"
 
-// bench queue: how fast a store is, beside how fast its disk is
+// bench queue, workflow: how fast a store is, beside how fast its disk is
 
 namespace strand::cli {
 
@@ -133,21 +134,104 @@ void print_text(const QueueBenchReport& report, Output& output) {
       report.backlog->lease_us, report.backlog->lease_us_small));
 }
 
+// Says on a terminal what is being measured, and wipes it away at the end.
+class ProgressLine {
+ public:
+  ProgressLine() = default;
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLine() {
+    if (watched_) fmt::print(stderr, "\r{:<60}\r", "");
+  }
+  [[nodiscard]] Progress progress() const {
+    return [watched = watched_](std::string_view what) {
+      if (watched) fmt::print(stderr, "\r{:<60}", what);
+    };
+  }
+
+ private:
+  const bool watched_ = ::isatty(STDERR_FILENO) == 1;
+};
+
 Exit run_queue(const BenchQueueOptions& given, Output& output) {
   BenchQueueOptions options = given;
   if (options.store != default_store) options.bench.store = options.store;
   if (options.duration) options.bench.duration = *options.duration;
-  const bool watched = ::isatty(STDERR_FILENO) == 1;
-  const auto report = bench_queue(options.bench, [&](std::string_view what) {
-    if (watched) fmt::print(stderr, "\r{:<60}", what);
-  });
-  if (watched) fmt::print(stderr, "\r{:<60}\r", "");
+  Result<QueueBenchReport> report;
+  {
+    const ProgressLine line;
+    report = bench_queue(options.bench, line.progress());
+  }
   if (!report) return fail(report.error());
   if (output.json()) {
     print_json(options, *report, output);
   } else {
     print_text(*report, output);
   }
+  return Exit::done;
+}
+
+// --- workflow ---
+
+struct BenchWorkflowOptions : Common {
+  WorkflowBenchOptions bench = {};
+  std::optional<Duration> duration = {};
+  std::optional<Duration> delay = {};
+};
+
+void declare_workflow(CLI::App& app, BenchWorkflowOptions& options) {
+  WorkflowBenchOptions& bench = options.bench;
+  add_text(
+      app, "--scenario", bench.scenario, "NAME",
+      "sequence5: five activities one after another; fanout5: five at a time; one (sequence5)");
+  add_number<unsigned>(app, "--inflight", bench.inflight, 1,
+                       "Instances that run at the same time (500)");
+  add_duration(app, "--duration", options.duration, "Of the measurement (8s)");
+  add_duration(app, "--delay", options.delay, "What an activity takes (0ms)");
+  add_number<unsigned>(app, "--turn-workers", bench.turn_workers, 1, "Threads that run turns (2)");
+  add_number<unsigned>(app, "--activity-workers", bench.activity_workers, 1,
+                       "Threads that run activities (2)");
+  add_flag(app, "--allow-memory-filesystem", bench.memory_filesystem,
+           "Measure also where a sync costs nothing");
+  add_flag(app, "--keep", bench.keep, "Leave the store there");
+}
+
+Exit run_workflow(const BenchWorkflowOptions& given, Output& output) {
+  WorkflowBenchOptions bench = given.bench;
+  if (given.store != default_store) bench.store = given.store;
+  if (given.duration) bench.duration = *given.duration;
+  if (given.delay) bench.delay = *given.delay;
+  Result<WorkflowBenchReport> report;
+  {
+    const ProgressLine line;
+    report = bench_workflow(bench, line.progress());
+  }
+  if (!report) return fail(report.error());
+  if (output.json()) {
+    output.object({{"completed_per_s", report->completed_per_s},
+                   {"events_per_s", report->events_per_s},
+                   {"latency_ms", to_json(report->latency_ms)},
+                   {"syncs", report->syncs},
+                   {"completed", report->completed},
+                   {"fdatasync_ms", to_json(report->fdatasync_ms)},
+                   {"rss_mb", report->rss_mb},
+                   {"filesystem", report->filesystem},
+                   {"scenario", bench.scenario},
+                   {"inflight", bench.inflight},
+                   {"delay_ms", bench.delay.count()},
+                   {"turn_workers", bench.turn_workers},
+                   {"activity_workers", bench.activity_workers}});
+    return Exit::done;
+  }
+  output.text(fmt::format(
+      "{}: {:.0f} instances/s ({} in all), {:.0f} events/s; from start to end {:.2f} ms (half), "
+      "{:.2f} ms (99 %)\n",
+      bench.scenario, report->completed_per_s, report->completed, report->events_per_s,
+      report->latency_ms.p50, report->latency_ms.p99));
+  output.text(
+      fmt::format("{} syncs of the store; a bare fdatasync takes {:.3f} ms; {:.0f} MB "
+                  "resident, file system {}\n",
+                  report->syncs, report->fdatasync_ms.p50, report->rss_mb, report->filesystem));
   return Exit::done;
 }
 
@@ -163,6 +247,13 @@ void add_bench_commands(Family program) {
                   "  strand bench queue --store sqlite:bench.db --producers 8 --keys 0 -o json\n"
                   "  strand bench queue --backlog 1000000 --keys 100000"},
       declare_queue, run_queue);
+  add_command<BenchWorkflowOptions>(
+      bench,
+      {.name = "workflow",
+       .what = "Measures how many instances of a workflow are completed on a new store.",
+       .example = "  strand bench workflow --scenario sequence5 --inflight 500 --duration 8s\n"
+                  "  strand bench workflow --scenario fanout5 --delay 10ms --inflight 20 -o json"},
+      declare_workflow, run_workflow);
 }
 
 }  // namespace strand::cli

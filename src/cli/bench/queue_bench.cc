@@ -16,14 +16,10 @@
 #include <strand/consumer.h>
 #include <strand/store.h>
 
-#include "base/text.h"
 #include "cli/bench/baselines.h"
+#include "cli/bench/bench_place.h"
 #include "cli/bench/measure.h"
 #include "cli/bench/postgres_baseline.h"
-#include "store/open.h"
-#include "store/postgres/connection.h"
-#include "store/postgres/location.h"
-#include "store/url.h"
 
 namespace strand::cli {
 
@@ -35,21 +31,6 @@ using namespace std::chrono_literals;
 // So many, so that a disk that is slow for a second slows one round and not the median.
 constexpr unsigned rounds = 9;
 constexpr Duration lease_length = 10min;
-
-// Counts the syncs that a store asks for.
-class SyncCounter final : public engine::ForwardingBackend {
- public:
-  SyncCounter(std::unique_ptr<engine::Backend> backend, std::atomic<std::uint64_t>& syncs)
-      : ForwardingBackend(std::move(backend)), syncs_(syncs) {}
-
-  Result<void> write(const engine::MutationBatch& batch, Durability durability) override {
-    if (durability == Durability::sync) ++syncs_;
-    return behind().write(batch, durability);
-  }
-
- private:
-  std::atomic<std::uint64_t>& syncs_;
-};
 
 // Wakes consumers when there may be something for them.
 class Bell {
@@ -159,14 +140,12 @@ class QueueBench {
       : options_(options), progress_(progress) {}
   QueueBench(const QueueBench&) = delete;
   QueueBench& operator=(const QueueBench&) = delete;
-  ~QueueBench();
+  ~QueueBench() = default;
 
   Result<QueueBenchReport> run();
 
  private:
   Result<void> find_place();
-  Result<void> find_database();
-  Result<std::unique_ptr<Store>> open(const std::string& url);
   Result<void> fill_and_die(const std::string& url, std::uint64_t messages) const;
   Result<void> measure_backlog();
   Result<void> measure_leases(Store& small, Store& large);
@@ -185,13 +164,8 @@ class QueueBench {
   const QueueBenchOptions& options_;
   const Progress& progress_;
   QueueBenchReport report_;
-  std::string url_;
-  fs::path place_;    // of a store on disk; empty for others
-  fs::path scratch_;  // for the baselines, on the same file system
-  std::atomic<std::uint64_t> syncs_ = 0;
+  std::unique_ptr<BenchPlace> place_;
   std::unique_ptr<PostgresBaseline> postgres_;  // of a store in a database only
-  std::string conninfo_;
-  std::string schema_;
   std::unique_ptr<Store> store_;
   std::vector<Worker> workers_;
   struct {
@@ -199,86 +173,18 @@ class QueueBench {
   } rates_;
 };
 
-QueueBench::~QueueBench() {
-  store_.reset();
-  if (postgres_ && !options_.keep) {
-    if (const auto connection = postgres::Connection::open(conninfo_)) {
-      static_cast<void>(
-          (*connection)
-              ->script(fmt::format(
-                  "set client_min_messages = warning; drop schema if exists {} cascade", schema_)));
-    }
-  }
-  std::error_code ignored;
-  if (!scratch_.empty()) fs::remove_all(scratch_, ignored);
-  if (place_.empty() || options_.keep) return;
-  // An SQLite database has files beside it, whose names start with its own.
-  const std::string name = place_.filename().native();
-  const fs::path folder = place_.has_parent_path() ? place_.parent_path() : fs::path(".");
-  fs::remove_all(place_, ignored);
-  for (const char* suffix : {"-wal", "-shm", "-owner", "-journal"}) {
-    fs::remove(folder / (name + suffix), ignored);
-  }
-}
-
 Result<void> QueueBench::find_place() {
-  url_ =
-      options_.store.empty() ? fmt::format("rocksdb:strand-bench-{}", ::getpid()) : options_.store;
-  const auto parsed = store::parse_url(url_);
-  if (!parsed) return std::unexpected(parsed.error());
-  if (parsed->scheme == store::Url::Scheme::postgres) return find_database();
-  fs::path beside = fs::current_path();
-  if (parsed->scheme != store::Url::Scheme::memory) {
-    const fs::path path = fs::absolute(parsed->rest).lexically_normal();
-    if (fs::exists(path)) {
-      return failure(Errc::invalid_argument,
-                     fmt::format("{} exists already; a benchmark makes a store of its own, and "
-                                 "removes it: name a path where nothing is",
-                                 base::printable(path.native())));
-    }
-    beside = path.parent_path();
-    place_ = path;
-  }
-  scratch_ = beside / fmt::format("strand-bench-baseline-{}", ::getpid());
-  std::error_code error;
-  fs::create_directories(scratch_, error);
-  if (error) {
-    return failure(Errc::invalid_argument,
-                   fmt::format("cannot make a folder in {}: {}", base::printable(beside.native()),
-                               error.message()));
-  }
-  report_.filesystem = filesystem_of(scratch_);
-  if (is_memory(report_.filesystem) && !options_.memory_filesystem) {
-    return failure(Errc::invalid_argument,
-                   fmt::format("{} is a file system in memory ({}), where a sync costs nothing: "
-                               "name a path on a disk, or say --allow-memory-filesystem",
-                               base::printable(beside.native()), report_.filesystem));
-  }
+  auto place = BenchPlace::find({.store = options_.store,
+                                 .memory_filesystem = options_.memory_filesystem,
+                                 .keep = options_.keep});
+  if (!place) return std::unexpected(std::move(place.error()));
+  place_ = *std::move(place);
+  report_.filesystem = place_->filesystem();
+  if (place_->conninfo().empty()) return {};
+  auto baseline = PostgresBaseline::open(place_->conninfo());
+  if (!baseline) return std::unexpected(std::move(baseline.error()));
+  postgres_ = *std::move(baseline);
   return {};
-}
-
-// A schema of its own in the database of the URL.
-Result<void> QueueBench::find_database() {
-  auto location = postgres::parse_location(url_);
-  if (!location) return std::unexpected(location.error());
-  auto baseline = PostgresBaseline::open(location->conninfo);
-  if (!baseline) return std::unexpected(baseline.error());
-  postgres_ = std::move(*baseline);
-  conninfo_ = location->conninfo;
-  schema_ = fmt::format("strand_bench_{}", ::getpid());
-  const bool uri = url_.find("://") != std::string::npos;
-  const char* const separator = !uri ? " " : url_.find('?') == std::string::npos ? "?" : "&";
-  url_ += fmt::format("{}schema={}", separator, schema_);
-  report_.filesystem = "the server's";
-  return {};
-}
-
-Result<std::unique_ptr<Store>> QueueBench::open(const std::string& url) {
-  OpenOptions options;
-  if (postgres_) return strand::open(url, options);
-  auto backend = store::open_backend(url, options);
-  if (!backend) return std::unexpected(std::move(backend).error());
-  return store::open_on(std::make_unique<SyncCounter>(*std::move(backend), syncs_), options);
 }
 
 std::vector<Worker>& QueueBench::workers(unsigned count) {
@@ -317,26 +223,27 @@ Result<void> QueueBench::fill_and_die(const std::string& url, std::uint64_t mess
 
 Result<void> QueueBench::measure_backlog() {
   if (options_.backlog == 0) return {};
-  if (place_.empty()) {
+  if (place_->place().empty()) {
     return failure(Errc::invalid_argument, "--backlog needs a store on disk");
   }
-  const fs::path small_place = scratch_ / "small";
-  const std::string small_url = url_.substr(0, url_.find(':') + 1) + small_place.native();
+  const fs::path small_place = place_->scratch() / "small";
+  const std::string small_url =
+      place_->url().substr(0, place_->url().find(':') + 1) + small_place.native();
   progress_(fmt::format("filling the store with {} messages", options_.backlog));
   constexpr std::uint64_t few = 10'000;
   if (auto filled = fill_and_die(small_url, few); !filled) return filled;
-  if (auto filled = fill_and_die(url_, options_.backlog); !filled) return filled;
+  if (auto filled = fill_and_die(place_->url(), options_.backlog); !filled) return filled;
 
   progress_("opening it after its process was killed");
   BacklogReport& report = report_.backlog.emplace();
   report.messages = options_.backlog;
   const auto begin = Stopwatch::now();
-  auto large = open(url_);
+  auto large = place_->open();
   if (!large) return std::unexpected(std::move(large).error());
   report.reopen_s = seconds_since(begin);
   report.rss_mb = rss_mb();
   store_ = std::move(*large);
-  auto small = open(small_url);
+  auto small = place_->open(small_url);
   if (!small) return std::unexpected(std::move(small).error());
   return measure_leases(**small, *store_);
 }
@@ -376,7 +283,7 @@ Result<void> QueueBench::baselines() {
   }
   for (const bool rocksdb : {false, true}) {
     progress_(rocksdb ? "raw RocksDB, one put a message" : "a plain file");
-    const fs::path folder = scratch_ / "round";
+    const fs::path folder = place_->scratch() / "round";
     fs::create_directories(folder);
     const auto counted = rocksdb ? baseline_rocksdb(folder, options_, slice())
                                  : baseline_file(folder, options_, slice());
@@ -588,7 +495,7 @@ Result<QueueBenchReport> QueueBench::run() {
   if (auto found = find_place(); !found) return std::unexpected(found.error());
   if (auto done = measure_backlog(); !done) return std::unexpected(done.error());
   if (!store_) {
-    auto opened = open(url_);
+    auto opened = place_->open();
     if (!opened) return std::unexpected(std::move(opened).error());
     store_ = std::move(*opened);
   }
@@ -619,7 +526,7 @@ Result<QueueBenchReport> QueueBench::run() {
   report_.enqueue_ms = all.enqueue.percentiles();
   report_.lease_ms = all.lease.percentiles();
   report_.ack_ms = all.ack.percentiles();
-  report_.syncs = syncs_;
+  report_.syncs = place_->syncs();
   return report_;
 }
 
