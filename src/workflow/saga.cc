@@ -29,7 +29,7 @@ Task<void> undo_step(Workflow& wf, std::shared_ptr<SagaState> saga, std::size_t 
   Instance& instance = wf.instance();
   const std::size_t undoing = saga->steps.size();
   {
-    const SagaState::Step& step = saga->steps[index];
+    const SagaState::Step step = saga->steps[index];  // a copy: the next line moves them all
     SagaState::Step& added = saga->steps.emplace_back();
     added.shown = {.name = step.undo->name,
                    .agent = step.undo->options.queue,
