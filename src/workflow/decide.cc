@@ -286,7 +286,7 @@ void Instance::start_child(const std::shared_ptr<Call>& call, const ChildCall& w
   const bool twice = std::ranges::any_of(decisions_.records, [&](const WriteRecord& write) {
     return write.space == instances_space && write.key == id;
   });
-  if (twice || (refused.empty() && outside_.instance_exists(id))) {
+  if (twice || (refused.empty() && outside_.look_up(id).exists)) {
     refused = fmt::format("there is an instance '{}' already", id);
   }
   if (!refused.empty()) {
@@ -327,7 +327,7 @@ void Instance::start_other(const std::string& label, const std::string& id, Byte
   const bool twice = std::ranges::any_of(decisions_.records, [&](const WriteRecord& write) {
     return write.space == instances_space && write.key == id;
   });
-  if (twice || outside_.instance_exists(id)) return;
+  if (twice || outside_.look_up(id).exists) return;
   Send send = to_instance(id, wire::start_kind);
   InstanceRecord record;
   std::tie(record.name, record.version) = parse_label(label).value_or(std::pair{label, 1U});
@@ -344,7 +344,10 @@ void Instance::send_event(const std::string& id, const std::string& name, Bytes 
   HistoryEvent event{.kind = EventKind::event_sent, .call = next_call(), .name = id, .data = value};
   event.add("event", name);
   if (!decide(event, where)) return;
+  const Outside::Known known = outside_.look_up(id);
+  if (known.ended) return;
   Send send = to_instance(id, wire::event_kind);
+  send.label = known.label;
   wire::add(send.headers, wire::name_header, name);
   send.body = std::move(value);
   decisions_.sends.push_back(std::move(send));
@@ -354,7 +357,10 @@ void Instance::cancel_other(const std::string& id, Where where) {
   if (closing_ || mismatch_ || end_) return;
   HistoryEvent event{.kind = EventKind::other_cancelled, .call = next_call(), .name = id};
   if (!decide(event, where)) return;
+  const Outside::Known known = outside_.look_up(id);
+  if (!known.exists || known.ended) return;
   Send send = to_instance(id, wire::cancel_kind);
+  send.label = known.label;
   send.body = fmt::format("cancelled by '{}'", identity_.id);
   decisions_.sends.push_back(std::move(send));
 }

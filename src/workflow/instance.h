@@ -48,7 +48,13 @@ class Outside {
   Outside(const Outside&) = delete;
   Outside& operator=(const Outside&) = delete;
   virtual ~Outside() = default;
-  virtual bool instance_exists(const std::string& id) = 0;
+  // What is known of another instance.
+  struct Known {
+    bool exists = false;
+    bool ended = false;
+    std::string label = {};
+  };
+  virtual Known look_up(const std::string& id) = 0;
   virtual ActivityContext& local_context(const ActivityDefinition& activity) = 0;
 };
 

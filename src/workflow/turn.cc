@@ -206,10 +206,13 @@ class Turns::Run final : public Outside {
     return from_nothing(last.number);
   }
 
-  bool instance_exists(const std::string& id) override {
-    const auto record = turns_.store_.record(instances_space, id);
-    if (!record) trouble_ = record.error();
-    return record && record->has_value();
+  Known look_up(const std::string& id) override {
+    const auto found = turns_.store_.record(instances_space, id);
+    if (!found) trouble_ = found.error();
+    if (!found || !*found) return {};
+    const auto record = decode_record(id, (*found)->value);
+    if (!record) return {.exists = true};
+    return {.exists = true, .ended = has_ended(record->state), .label = record->label()};
   }
 
   // A local activity is a function call: there is nobody to tell, and nothing to be told.
