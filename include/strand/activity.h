@@ -149,6 +149,10 @@ template <class R, class... In>
 struct FunctionTypes<R (*)(ActivityContext&, In...)> {
   using Signature = R(std::remove_cvref_t<In>...);
 };
+template <class R, class F, class... In>
+struct FunctionTypes<R (F::*)(In...)> : FunctionTypes<R (*)(In...)> {};
+template <class R, class F, class... In>
+struct FunctionTypes<R (F::*)(In...) const> : FunctionTypes<R (*)(In...)> {};
 
 }  // namespace workflow
 
@@ -199,5 +203,9 @@ Activity(std::string, F*, ActivityOptions = {})
 template <class F>
 Activity(const char*, F*, ActivityOptions = {})
     -> Activity<typename workflow::FunctionTypes<F*>::Signature>;
+template <class F>
+  requires requires { &F::operator(); }
+Activity(std::string, F, ActivityOptions = {})
+    -> Activity<typename workflow::FunctionTypes<decltype(&F::operator())>::Signature>;
 
 }  // namespace strand

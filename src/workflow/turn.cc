@@ -486,7 +486,18 @@ class Turns::Run final : public Outside {
     if (decisions.park) result_.park = decisions.park_reason;
     if (!decisions.events.empty()) append(decisions.events);
     transaction.records = merged(std::move(transaction.records));
+    drop_called_off();
     return std::move(result_);
+  }
+
+  // A transaction cancels before it sends: what this turn has called and called off is not sent.
+  void drop_called_off() {
+    std::set<std::pair<std::string_view, std::string_view>> called_off;
+    for (const Cancel& cancel : result_.transaction.cancels)
+      called_off.emplace(cancel.queue, cancel.name);
+    std::erase_if(result_.transaction.sends, [&](const Send& send) {
+      return send.name && called_off.contains({send.queue, *send.name});
+    });
   }
 
   void append(const std::vector<HistoryEvent>& events) {
