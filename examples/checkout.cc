@@ -83,5 +83,9 @@ int main() {
   std::cout << "order-1: " << receipt.hold << ", " << receipt.payment << "\n";
   const auto ended = yacht.wait().value();
   std::cout << "order-2: " << to_string(ended.state) << ", " << ended.error << "\n";
+
+  // All that is recorded of it: what came in, and what the code decided.
+  for (const strand::HistoryEvent& event : workflows.history("order-2").value().events)
+    std::cout << "  " << strand::describe(event) << "\n";
   return receipt.payment == "payment-1" && ended.error_type == "refused" ? 0 : 1;
 }
