@@ -461,6 +461,7 @@ void Instance::stop_answering(const std::string& query) { answers_.erase(query);
 std::shared_ptr<SagaState> Instance::begin_saga(std::string name, Bytes data) {
   auto saga = std::make_shared<SagaState>();
   saga->number = sagas_.size() + 1;
+  saga->fiber = current_;
   saga->shown = {.coordinator = identity_.id,
                  .execution = identity_.execution,
                  .number = saga->number,

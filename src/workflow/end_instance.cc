@@ -23,7 +23,7 @@ using namespace workflow;
 
 namespace workflow {
 
-Result<Lease> seize_lane(Store& store, const std::string& queue, std::string_view id) {
+Result<SeizedLane> SeizedLane::take(Store& store, const std::string& queue, std::string_view id) {
   LeaseRequest request;
   request.queue = queue;
   request.key = std::string(id);
@@ -38,7 +38,15 @@ Result<Lease> seize_lane(Store& store, const std::string& queue, std::string_vie
         fmt::format("the lane of instance '{}' could not be taken; is queue '{}' paused?",
                     base::printable(id), queue));
   }
-  return std::move(leases->front());
+  return SeizedLane(store, std::move(leases->front()));
+}
+
+SeizedLane::~SeizedLane() {
+  if (store_ == nullptr) return;
+  Transaction transaction;
+  transaction.durability = Durability::async;
+  transaction.settles.emplace_back().token = lease_.token;
+  static_cast<void>(store_->apply(transaction));
 }
 
 Settle settle_all(const Lease& lease) {
@@ -129,11 +137,11 @@ Result<bool> Workflows::terminate(std::string_view id, std::string reason) {
     const auto info = get(id);
     if (!info) return std::unexpected(info.error());
     if (has_ended(info->state)) return false;
-    const auto lease = seize_lane(*store_, options_.queue, id);
-    if (!lease) return std::unexpected(lease.error());
+    auto lane = SeizedLane::take(*store_, options_.queue, id);
+    if (!lane) return std::unexpected(lane.error());
     Transaction transaction;
-    transaction.settles.push_back(settle_all(*lease));
-    if (auto ended = add_end(*lease, reason, store_->now(), transaction); !ended) {
+    transaction.settles.push_back(settle_all(lane->lease()));
+    if (auto ended = add_end(lane->lease(), reason, store_->now(), transaction); !ended) {
       return std::unexpected(ended.error());
     }
     if (transaction.appends.empty()) {
@@ -152,7 +160,10 @@ Result<bool> Workflows::terminate(std::string_view id, std::string reason) {
       transaction.records.push_back(std::move(write));
     }
     const auto done = store_->apply(transaction);
-    if (done) return true;
+    if (done) {
+      lane->committed();
+      return true;
+    }
     if (!worth_another_try(done.error())) return std::unexpected(done.error());
     last = done.error();
   }
@@ -210,7 +221,7 @@ Result<std::vector<std::string>> Workflows::remove(std::string_view id, RemoveOp
                                  base::printable(id)));
     }
     Transaction transaction;
-    std::set<std::string> seized;
+    std::vector<SeizedLane> seized;
     for (const std::string& each : *ids) {
       const auto info = get(each);
       if (!info && info.error().code == Errc::not_found && each != id) continue;
@@ -225,10 +236,11 @@ Result<std::vector<std::string>> Workflows::remove(std::string_view id, RemoveOp
           return std::unexpected(ended.error());
         }
       }
-      const auto lease = seize_lane(*store_, options_.queue, each);
-      if (!lease) return std::unexpected(lease.error());
-      seized.insert(each);
-      if (auto added = add_removal(*store_, *lease, info->parent, transaction); !added) {
+      auto lane = SeizedLane::take(*store_, options_.queue, each);
+      if (!lane) return std::unexpected(lane.error());
+      seized.push_back(*std::move(lane));
+      if (auto added = add_removal(*store_, seized.back().lease(), info->parent, transaction);
+          !added) {
         return std::unexpected(added.error());
       }
     }
@@ -245,7 +257,14 @@ Result<std::vector<std::string>> Workflows::remove(std::string_view id, RemoveOp
       return !seen.insert({write.space, write.key}).second;
     });
     const auto done = store_->apply(transaction);
-    if (done) return std::vector<std::string>(seized.begin(), seized.end());
+    if (done) {
+      std::vector<std::string> removed;
+      for (SeizedLane& lane : seized) {
+        lane.committed();
+        removed.push_back(*lane.lease().key);
+      }
+      return removed;
+    }
     if (!worth_another_try(done.error())) return std::unexpected(done.error());
     last = done.error();
   }
@@ -298,9 +317,10 @@ Result<PruneReport> Workflows::prune(const PruneOptions& options) {
 
 Result<std::uint64_t> Workflows::remove_old_executions(const std::string& id) {
   for (int i = 0; i < tries_max; ++i) {
-    const auto lease = seize_lane(*store_, options_.queue, id);
-    if (!lease) return std::unexpected(lease.error());
-    const std::uint64_t last = lease->history ? lease->history->execution.number : 0;
+    auto lane = SeizedLane::take(*store_, options_.queue, id);
+    if (!lane) return std::unexpected(lane.error());
+    const Lease& lease = lane->lease();
+    const std::uint64_t last = lease.history ? lease.history->execution.number : 0;
     if (last <= 1) return 0;
     // Those that are there: earlier prunings have removed some.
     std::uint64_t count = 0;
@@ -310,12 +330,15 @@ Result<std::uint64_t> Workflows::remove_old_executions(const std::string& id) {
       if (!found) break;
     }
     Transaction transaction;
-    transaction.remove_histories.push_back({.token = lease->token, .through_execution = last - 1});
+    transaction.remove_histories.push_back({.token = lease.token, .through_execution = last - 1});
     Settle settle;
-    settle.token = lease->token;  // what it carries is given back
+    settle.token = lease.token;  // what it carries is given back
     transaction.settles.push_back(std::move(settle));
     const auto done = store_->apply(transaction);
-    if (done) return count;
+    if (done) {
+      lane->committed();
+      return count;
+    }
     if (!worth_another_try(done.error())) return std::unexpected(done.error());
   }
   return failure(Errc::unavailable,

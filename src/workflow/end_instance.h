@@ -2,14 +2,31 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <strand/store.h>
 #include <strand/transaction.h>
 
 namespace strand::workflow {
 
-// The lane of an instance in the hands of an administrator: whoever worked on it has lost it.
-Result<Lease> seize_lane(Store& store, const std::string& queue, std::string_view id);
+// The lane of an instance in the hands of an administrator: whoever worked on it has lost it. Given
+// back, with all that is in it, unless what was done to it was committed.
+class SeizedLane {
+ public:
+  static Result<SeizedLane> take(Store& store, const std::string& queue, std::string_view id);
+  SeizedLane(SeizedLane&& other) noexcept
+      : store_(std::exchange(other.store_, nullptr)), lease_(std::move(other.lease_)) {}
+  SeizedLane& operator=(SeizedLane&&) = delete;
+  ~SeizedLane();
+
+  [[nodiscard]] const Lease& lease() const { return lease_; }
+  void committed() { store_ = nullptr; }
+
+ private:
+  SeizedLane(Store& store, Lease lease) : store_(&store), lease_(std::move(lease)) {}
+  Store* store_;
+  Lease lease_;
+};
 
 // Settles all that the lease carries, for a transaction that ends the instance.
 Settle settle_all(const Lease& lease);

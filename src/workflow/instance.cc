@@ -222,6 +222,7 @@ void Instance::resume_later(std::coroutine_handle<> coroutine, std::shared_ptr<F
 void Instance::spawn(const std::shared_ptr<Call>& call, Task<void> task, bool shielded) {
   if (closing_) return;
   auto fiber = std::make_shared<Fiber>();
+  fiber->shielded = shielded || (current_ && current_->shielded);
   const std::coroutine_handle<> coroutine = task.handle();
   fiber->task.emplace(std::move(task));
   if (current_ && !shielded) {
@@ -243,7 +244,7 @@ void Instance::spawn(const std::shared_ptr<Call>& call, Task<void> task, bool sh
 }
 
 void Instance::run_until_all_wait() {
-  while (!ready_.empty() && !mismatch_ && !continuation_ && !end_) {
+  while (!ready_.empty() && !mismatch_ && !end_) {
     Ready next = std::move(ready_.front());
     ready_.pop_front();
     current_ = next.fiber;
@@ -274,15 +275,40 @@ void Instance::cancel_fiber(Fiber& fiber, const std::string& reason) {
 // --- The execution ends ---
 
 void Instance::finish_if_done() {
+  if (mismatch_ || end_ || !(continuation_ || (root_ && root_->done()))) return;
+  if (!std::exchange(winding_up_, true)) wind_up();
   if (mismatch_ || end_) return;
+  // Cleaning up is waited for; the rest is not wanted any more.
+  const bool cleaning = std::ranges::any_of(
+      fibers_, [](const auto& fiber) { return fiber->shielded && !fiber->done; });
+  if (cleaning) return;
   if (continuation_) {
     HistoryEvent event{.kind = EventKind::continued, .data = continuation_->input};
     if (continuation_->version) event.call = *continuation_->version;
     end_with(std::move(event), Where::current());
-    return;
+  } else {
+    end_with(outcome_of_root(), Where::current());
   }
-  if (!root_ || !root_->done() || undoing_ > 0) return;
-  end_with(outcome_of_root(), Where::current());
+}
+
+// What the code has spawned and not waited for is cancelled. Sagas that nobody brings to an end any
+// more are undone; but for those of a code that goes on as another execution.
+void Instance::wind_up() {
+  const auto fibers = fibers_;
+  for (const auto& fiber : fibers) {
+    if (fiber != root_fiber_ && !fiber->shielded) cancel_fiber(*fiber, "the workflow has ended");
+  }
+  run_until_all_wait();
+  const auto sagas = sagas_;
+  for (const auto& saga : sagas) {
+    if (const auto fiber = saga->fiber.lock(); fiber && fiber->shielded && !fiber->done) continue;
+    if (continuation_) {
+      complete_saga(*saga);
+    } else {
+      undo_saga(saga, "the workflow has ended");
+    }
+  }
+  run_until_all_wait();
 }
 
 HistoryEvent Instance::outcome_of_root() const {

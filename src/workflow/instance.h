@@ -27,6 +27,7 @@ namespace strand::workflow {
 struct Fiber {
   std::optional<Task<void>> task = {};
   bool done = false;
+  bool shielded = false;  // it, or whoever has spawned it
   bool cancelled = false;
   std::string reason = {};  // of the cancellation
   std::vector<std::weak_ptr<Call>> calls = {};
@@ -156,6 +157,8 @@ class Instance {
   void saga_changed(const SagaState& saga, std::optional<std::size_t> step = {});
   // Lets it be undone, beside whatever else goes on; the execution does not end before that.
   void undo_saga(const std::shared_ptr<SagaState>& saga, const std::string& reason);
+  // Unless it has ended, or is being undone.
+  void complete_saga(SagaState& saga);
 
  private:
   enum class Kind : std::uint8_t { activity, timer, child, park };
@@ -182,6 +185,7 @@ class Instance {
   void begin();
   void run_until_all_wait();
   void finish_if_done();
+  void wind_up();
   void end_with(HistoryEvent event, Where where);
   [[nodiscard]] HistoryEvent outcome_of_root() const;
   void cancel_fiber(Fiber& fiber, const std::string& reason);
@@ -234,7 +238,7 @@ class Instance {
   bool status_changed_ = false;
   std::map<std::string, Bytes> state_;
   std::vector<std::shared_ptr<SagaState>> sagas_;
-  std::size_t undoing_ = 0;  // sagas
+  bool winding_up_ = false;  // the code is done; what it has left is cleaned up
 
   // Last, so that coroutines go first.
   std::deque<Ready> ready_;

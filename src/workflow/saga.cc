@@ -97,10 +97,8 @@ bool may_be_undone(const SagaState& saga) {
 
 void Instance::undo_saga(const std::shared_ptr<SagaState>& saga, const std::string&) {
   if (closing_ || mismatch_ || end_ || !may_be_undone(*saga)) return;
-  ++undoing_;
-  auto call = std::make_shared<CallFor<void>>(*this);
-  call->observe([this] { --undoing_; });
   saga->shown.status = SagaStatus::compensating;
+  auto call = std::make_shared<CallFor<void>>(*this);
   spawn(
       call,
       [](Task<void> task, std::shared_ptr<CallFor<void>> done) -> Task<void> {
@@ -112,6 +110,13 @@ void Instance::undo_saga(const std::shared_ptr<SagaState>& saga, const std::stri
         done->set();
       }(undo_all(door_, saga), call),
       true);
+}
+
+void Instance::complete_saga(SagaState& saga) {
+  if (closing_ || !may_be_undone(saga)) return;
+  saga.shown.status = SagaStatus::completed;
+  saga.shown.ended_at = now_;
+  saga_changed(saga);
 }
 
 }  // namespace workflow
@@ -130,10 +135,7 @@ Saga::~Saga() {
     instance.undo_saga(state_, "an exception");
     return;
   }
-  if (!workflow::may_be_undone(*state_)) return;
-  state_->shown.status = SagaStatus::completed;
-  state_->shown.ended_at = wf_.now();
-  instance.saga_changed(*state_);
+  instance.complete_saga(*state_);
 }
 
 std::size_t Saga::begin_step(const workflow::ActivityDefinition& activity, Bytes input) {

@@ -10,6 +10,8 @@
 
 namespace strand::workflow {
 
+struct Fiber;
+
 // One saga of an execution: what `Saga` writes and its undoing reads.
 struct SagaState {
   struct Step {
@@ -21,6 +23,7 @@ struct SagaState {
   SagaInfo shown = {};
   std::vector<Step> steps = {};
   Retry undo_retry = {};
+  std::weak_ptr<Fiber> fiber = {};  // that runs it
 };
 
 }  // namespace strand::workflow

@@ -1,0 +1,429 @@
+#include "workflow_sim/world.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include <strand/history.h>
+
+#include "workflow/activity_runner.h"
+#include "workflow/instance.h"
+#include "workflow/wire.h"
+
+namespace strand::workflow_sim {
+
+using namespace std::chrono_literals;
+using namespace workflow;
+
+namespace {
+
+constexpr unsigned depth = 3;
+constexpr int chaos_steps = 400;
+constexpr int calm_rounds_max = 3000;
+
+template <class T>
+T must(Result<T> result) {
+  return std::move(result).value();
+}
+
+// A replay asks nothing of the world.
+class NobodyOutside final : public Outside {
+ public:
+  Known look_up(const std::string&) override { std::abort(); }
+  ActivityContext& local_context(const ActivityDefinition&) override { std::abort(); }
+};
+
+}  // namespace
+
+World::World(std::uint64_t seed)
+    : seed_(seed), random_(seed), url_("memory:workflow-sim-" + std::to_string(seed)) {
+  open();
+}
+
+World::~World() = default;
+
+void World::open() {
+  turns_.reset();
+  workflows_.reset();
+  store_.reset();
+  OpenOptions options;
+  options.clock = clock_;
+  store_ = must(strand::open(url_, options));
+  Registry registry;
+  registry[program.definition()->label()] = program.definition();
+  turns_ = std::make_unique<Turns>(*store_, registry, Turns::Options{.verify = random_.one_in(4)});
+  workflows_ = std::make_unique<Workflows>(must(Workflows::open(*store_)));
+}
+
+void World::complain(std::string text) {
+  complaints_.push_back("seed " + std::to_string(seed_) + ": " + std::move(text));
+}
+
+std::vector<std::string> World::run() {
+  start_instances();
+  chaos();
+  calm();
+  if (complaints_.empty()) check();
+  return std::move(complaints_);
+}
+
+void World::start_instances() {
+  for (std::uint64_t i = 0; i < 1 + random_.below(3); ++i) {
+    const std::string input = std::to_string(random_.below(1'000'000)) + " " +
+                              std::to_string(1 + random_.below(depth)) + " 1";
+    StartOptions options;
+    if (random_.one_in(4)) options.delay = Duration{random_.between(1, 3000)};
+    static_cast<void>(must(workflows_->start(program, "i" + std::to_string(i), input, options)));
+  }
+}
+
+// --- Workers ---
+
+bool World::lease_turn() {
+  LeaseRequest request{.queue = "workflow"};
+  request.labels = {program.definition()->label()};
+  request.messages = static_cast<std::uint32_t>(calm_ ? 1000 : 1 + random_.below(4));
+  request.lease = 5s;
+  request.history_from = 0;
+  auto leases = must(store_->lease(request));
+  for (Lease& lease : leases)
+    turns_held_.push_back({.lease = std::move(lease)});
+  return !leases.empty();
+}
+
+bool World::lease_activity() {
+  auto leases = store_->lease({.queue = "activities", .lease = 5s});
+  if (!leases) return false;  // nobody has called one yet
+  for (Lease& lease : *leases)
+    activities_held_.push_back({.lease = std::move(lease)});
+  return !leases->empty();
+}
+
+void World::decide_turn(Held& held) {
+  auto turn = turns_->run(held.lease, held.lease.messages, held.lease.history.value_or(History{}));
+  if (!turn) return complain("a turn failed: " + turn.error().message);
+  if (turn->refused) return complain("a turn was refused: " + *turn->refused);
+  for (const auto& [id, reason] : turn->dead)
+    complain("a message was not understood: " + reason);
+  ++tally_.turns;
+  Transaction transaction = std::move(turn->transaction);
+  Settle& settle = transaction.settles.emplace_back();
+  settle.token = held.lease.token;
+  for (const Message& message : held.lease.messages) {
+    if (std::ranges::find(turn->left, message.id) == turn->left.end()) {
+      settle.outcomes.push_back({.id = message.id});
+    }
+  }
+  settle.label = turn->label;
+  if (turn->park) {
+    ++tally_.parked;
+    settle.then = Settle::Then::park;
+    settle.park_reason = *turn->park;
+  }
+  held.decided = std::move(transaction);
+}
+
+void World::decide_activity(Held& held) {
+  ++tally_.attempts;
+  const Message& message = held.lease.messages.front();
+  const std::string name(wire::header(message.headers, wire::activity_header));
+  Transaction transaction;
+  Settle& settle = transaction.settles.emplace_back();
+  settle.token = held.lease.token;
+  Outcome& outcome = settle.outcomes.emplace_back(Outcome{.id = message.id});
+  const std::uint64_t failing = name == "undo" ? 400 : 200;
+  if (!random_.permille(calm_ ? failing / 4 : failing)) {
+    add_result(message, name + " of " + message.body, transaction);
+  } else {
+    const AttemptFailure failure{
+        .type = "planned", .text = "it failed", .final = random_.one_in(8)};
+    if (const auto wait = next_attempt_in(message, failure)) {
+      outcome.kind = Outcome::Kind::retry;
+      outcome.delay = *wait;
+    } else {
+      add_error(message, failure, transaction);
+    }
+  }
+  held.decided = std::move(transaction);
+}
+
+// A turn, or an answer, that comes too late must leave no trace; nothing else may keep it away.
+void World::commit(Held& held) {
+  const auto done = store_->apply(*held.decided);
+  if (done) return;
+  ++tally_.late_commits;
+  const Errc code = done.error().code;
+  if (code != Errc::lease_lost && code != Errc::message_not_leased) {
+    complain("a commit was refused: " + done.error().message);
+  }
+}
+
+// --- Chaos ---
+
+void World::some_accident() {
+  switch (random_.below(5)) {
+    case 0:  // time passes, and leases run out
+      clock_->advance(Duration{random_.between(1, 7000)});
+      break;
+    case 1:
+      clock_->advance(Duration{random_.between(1, 300)});
+      break;
+    case 2:  // the store is restarted, or its process killed
+      if (!random_.one_in(4)) break;
+      ++tally_.restarts;
+      open();
+      break;
+    case 3:  // a worker dies, with all it has in its hands
+      tally_.lost_turns += turns_held_.size();
+      turns_held_.clear();
+      activities_held_.clear();
+      break;
+    default:
+      resume_parked();
+      break;
+  }
+}
+
+void World::client_does_something() {
+  const std::string id = "i" + std::to_string(random_.below(3));
+  switch (random_.below(12)) {
+    case 0:
+      static_cast<void>(workflows_->cancel(id, "by chance"));
+      break;
+    case 1:
+      if (random_.one_in(6)) static_cast<void>(workflows_->terminate(id, "by chance"));
+      break;
+    case 2:
+      if (random_.one_in(6)) {
+        StartRequest again;
+        again.name = "program";
+        again.id = id;
+        again.input = std::to_string(random_.below(1'000'000)) + " 1 1";
+        again.if_exists = random_.one_in(2) ? IfExists::replace : IfExists::reuse;
+        static_cast<void>(workflows_->start(again));
+      }
+      break;
+    default:
+      static_cast<void>(
+          workflows_->send_event(id, "e" + std::to_string(random_.below(3)), std::string("hello")));
+      break;
+  }
+}
+
+void World::chaos() {
+  for (int i = 0; i < chaos_steps && complaints_.empty(); ++i) {
+    switch (random_.below(8)) {
+      case 0:
+      case 1:
+        lease_turn();
+        break;
+      case 2:
+        lease_activity();
+        break;
+      case 3:
+      case 4: {
+        if (turns_held_.empty()) break;
+        Held& held = turns_held_[random_.below(turns_held_.size())];
+        if (!held.decided) decide_turn(held);
+        if (!held.decided || random_.one_in(4)) break;  // slow: it commits later, or never
+        commit(held);
+        // A worker that does not know that it is done tries again.
+        if (!random_.one_in(10))
+          turns_held_.erase(turns_held_.begin() + (&held - turns_held_.data()));
+        break;
+      }
+      case 5: {
+        if (activities_held_.empty()) break;
+        const std::size_t which = random_.below(activities_held_.size());
+        Held& held = activities_held_[which];
+        if (!held.decided) decide_activity(held);
+        if (random_.one_in(4)) break;
+        commit(held);
+        activities_held_.erase(activities_held_.begin() + static_cast<std::ptrdiff_t>(which));
+        break;
+      }
+      case 6:
+        some_accident();
+        break;
+      default:
+        client_does_something();
+        break;
+    }
+  }
+}
+
+// --- Calm: everything must come to its end ---
+
+void World::resume_parked() {
+  for (const InstanceInfo& info : instances()) {
+    if (has_ended(info.state)) continue;
+    const auto seen = workflows_->get(info.id);
+    if (seen && seen->parked) static_cast<void>(workflows_->resume(info.id));
+  }
+}
+
+void World::send_events() {
+  for (const InstanceInfo& info : instances()) {
+    if (has_ended(info.state)) continue;
+    for (const char* name : {"e0", "e1", "e2"})
+      static_cast<void>(workflows_->send_event(info.id, name, std::string("at last")));
+  }
+}
+
+void World::calm() {
+  calm_ = true;
+  int idle = 0;  // rounds; the leases of those who have died run out, with the grace of a restart
+  for (int round = 0; round < calm_rounds_max && complaints_.empty(); ++round) {
+    bool busy = false;
+    while (complaints_.empty() && (lease_turn() || lease_activity())) {
+      busy = true;
+      for (Held& held : turns_held_) {
+        if (!held.decided) decide_turn(held);
+        if (held.decided) commit(held);
+      }
+      turns_held_.clear();
+      for (Held& held : activities_held_) {
+        if (!held.decided) decide_activity(held);
+        commit(held);
+      }
+      activities_held_.clear();
+    }
+    resume_parked();
+    const auto all = instances();
+    const bool over =
+        std::ranges::all_of(all, [](const InstanceInfo& info) { return has_ended(info.state); });
+    idle = over && !busy ? idle + 1 : 0;
+    if (idle > 3) return;
+    if (round % 4 == 0) send_events();
+    clock_->advance(6s);
+  }
+  if (!complaints_.empty()) return;
+  for (const InstanceInfo& info : instances()) {
+    if (!has_ended(info.state)) complain("instance " + info.id + " does not end");
+  }
+}
+
+std::vector<InstanceInfo> World::instances() {
+  return must(workflows_->list({.limit = 10'000})).items;
+}
+
+// --- What must hold ---
+
+void World::check() {
+  for (const InstanceInfo& info : instances()) {
+    check_histories(info.id);
+    const bool forced =
+        info.state == InstanceState::terminated || info.state == InstanceState::timed_out;
+    check_sagas(info.id, forced, info.execution);
+    check_parent(info);
+    if (info.parent) ++tally_.children;
+    tally_.completed += info.state == InstanceState::completed ? 1 : 0;
+    tally_.failed += info.state == InstanceState::failed ? 1 : 0;
+    tally_.cancelled += info.state == InstanceState::cancelled ? 1 : 0;
+    tally_.terminated += info.state == InstanceState::terminated ? 1 : 0;
+  }
+  check_leftovers();
+}
+
+// Wherever a history is cut, between two things that came in, it replays.
+void World::check_histories(const std::string& id) {
+  NobodyOutside nobody;
+  for (std::uint64_t execution = 1;; ++execution) {
+    const auto page = workflows_->history(id, execution, 0, 10'000);
+    if (!page) return;  // there are no more, or it was ended before it began
+    const std::vector<HistoryEvent>& events = page->events;
+    tally_.events += events.size();
+    const std::size_t every = 1 + events.size() / 20;
+    for (std::size_t end = 1; end <= events.size(); ++end) {
+      const bool boundary = end == events.size() || !is_decision(events[end].kind);
+      if (!boundary || (end % every != 0 && end != events.size())) continue;
+      // What was refused at once stands where decisions stand.
+      if (end < events.size() && events[end].kind == EventKind::child_failed) continue;
+      Instance instance(program.definition(),
+                        {.id = id, .queue = "workflow", .execution = execution}, nobody);
+      ++tally_.prefixes;
+      const auto replayed = instance.replay(std::span(events).first(end));
+      if (!replayed) {
+        complain("a prefix of " + std::to_string(end) + " events: " + replayed.error().message);
+        return;
+      }
+    }
+    if (!ends_execution(events.back().kind)) complain("the history of " + id + " has no end");
+  }
+}
+
+void World::check_sagas(const std::string& id, bool ended_by_force, std::uint64_t last_execution) {
+  for (const SagaInfo& saga : must(workflows_->sagas(id))) {
+    const bool completed = saga.status == SagaStatus::completed;
+    const bool undone = saga.status == SagaStatus::failed;
+    tally_.sagas_completed += completed ? 1 : 0;
+    tally_.sagas_undone += undone ? 1 : 0;
+    std::vector<std::string> done;
+    std::vector<std::string> reversed;
+    for (const SagaStep& each : saga.steps) {
+      if (each.compensates) {
+        if (each.status == StepStatus::completed) reversed.push_back(each.data);
+      } else if (each.status == StepStatus::completed || each.status == StepStatus::compensated) {
+        done.push_back("step of " + each.data);
+      }
+    }
+    std::ranges::reverse(reversed);
+    if (completed && !reversed.empty()) complain("a saga of " + id + " is completed and undone");
+    if (undone && done != reversed) {
+      std::string steps;
+      for (const SagaStep& each : saga.steps)
+        steps += "\n    " + each.name + " " + each.data + " " + std::string(to_string(each.status));
+      complain("a saga of " + id + " was not undone in reverse:" + steps);
+    }
+    // Only what was ended by force may leave a saga as it was.
+    if (!completed && !undone && !ended_by_force && saga.execution == last_execution) {
+      complain("a saga of " + id + " is " + std::string(to_string(saga.status)));
+    }
+  }
+}
+
+void World::check_parent(const InstanceInfo& info) {
+  if (!info.parent) return;
+  const auto own = workflows_->wait(info.id, 0ms);
+  if (!own || !*own) return;
+  for (std::uint64_t execution = 1;; ++execution) {
+    const auto page = workflows_->history(*info.parent, execution, 0, 10'000);
+    if (!page) return;
+    std::map<std::uint64_t, std::string> calls;
+    for (const HistoryEvent& event : page->events) {
+      if (event.kind == EventKind::child_started && event.name == info.id)
+        calls[event.call] = info.id;
+      if (!calls.contains(event.call)) continue;
+      if (event.kind == EventKind::child_completed && event.data != (*own)->result) {
+        complain("the parent of " + info.id + " has seen another result");
+      }
+      if (event.kind == EventKind::child_completed && info.state != InstanceState::completed) {
+        complain("the parent of " + info.id + " has seen it complete, and it did not");
+      }
+    }
+  }
+}
+
+void World::check_leftovers() {
+  for (const QueueInfo& queue : must(store_->queues())) {
+    if (queue.name == "out") continue;
+    const QueueStats stats = must(store_->stats(queue.name));
+    // An activity whose workers have died too often is one; the workflow was told.
+    if (stats.dead > 0 && queue.name != "activities") complain("dead letters in " + queue.name);
+    // Events that came before an instance wait for it.
+    const auto left = must(store_->peek({.queue = queue.name}));
+    for (const PeekedMessage& message : left.items) {
+      const bool early = message.label.empty() &&
+                         wire::header(message.headers, wire::kind_header) == wire::event_kind;
+      if (!early) {
+        complain("left in " + queue.name + ": " +
+                 std::string(wire::header(message.headers, wire::kind_header)) + " for " +
+                 message.key.value_or("nobody") + ", " + std::string(to_string(message.state)) +
+                 ", label '" + message.label + "'");
+      }
+    }
+  }
+}
+
+}  // namespace strand::workflow_sim

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <strand/workflows.h>
+
+#include "sim/random.h"
+#include "workflow/turn.h"
+#include "workflow_sim/program.h"
+
+namespace strand::workflow_sim {
+
+// A store, workers with accidents, and clients. One thread; everything follows from the seed.
+class World {
+ public:
+  explicit World(std::uint64_t seed);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Chaos, then calm. What went wrong, or nothing.
+  std::vector<std::string> run();
+
+  // What the run was like, to see that it was worth it.
+  struct Tally {
+    std::uint64_t turns = 0;
+    std::uint64_t lost_turns = 0;
+    std::uint64_t late_commits = 0;
+    std::uint64_t attempts = 0;
+    std::uint64_t restarts = 0;
+    std::uint64_t parked = 0;
+    std::uint64_t sagas_completed = 0;
+    std::uint64_t sagas_undone = 0;
+    std::uint64_t children = 0;
+    std::uint64_t completed = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t cancelled = 0;
+    std::uint64_t terminated = 0;
+    std::uint64_t events = 0;
+    std::uint64_t prefixes = 0;
+  };
+  [[nodiscard]] const Tally& tally() const { return tally_; }
+
+ private:
+  // A turn, or an activity, in somebody's hands.
+  struct Held {
+    Lease lease;
+    std::optional<Transaction> decided = {};
+  };
+
+  void open();
+  void start_instances();
+  void chaos();
+  void calm();
+  void check();
+  void check_histories(const std::string& id);
+  void check_sagas(const std::string& id, bool ended_by_force, std::uint64_t last_execution);
+  void check_parent(const InstanceInfo& info);
+  void check_leftovers();
+
+  bool lease_turn();
+  bool lease_activity();
+  void decide_turn(Held& held);
+  void decide_activity(Held& held);
+  void commit(Held& held);
+  void some_accident();
+  void client_does_something();
+  void resume_parked();
+  void send_events();
+  std::vector<InstanceInfo> instances();
+  void complain(std::string text);
+
+  const std::uint64_t seed_;
+  sim::Random random_;
+  std::string url_;
+  std::shared_ptr<ManualClock> clock_ = std::make_shared<ManualClock>();
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<workflow::Turns> turns_;
+  std::unique_ptr<Workflows> workflows_;
+  std::vector<Held> turns_held_;
+  std::vector<Held> activities_held_;
+  bool calm_ = false;
+  Tally tally_;
+  std::vector<std::string> complaints_;
+};
+
+}  // namespace strand::workflow_sim
