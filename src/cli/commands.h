@@ -13,6 +13,8 @@ void add_settle_commands(Family program);
 void add_queue_commands(Family program);
 void add_dlq_commands(Family program);
 void add_topic_commands(Family program);
+void add_workflow_commands(Family program);
+void add_saga_commands(Family program);
 void add_store_commands(Family program);
 void add_check_commands(Family program);
 void add_bench_commands(Family program);

@@ -28,18 +28,6 @@ std::string base64(std::string_view bytes) {
   return result;
 }
 
-// A list, because a name may occur more than once, and their order counts.
-json::array headers_json(const Headers& headers) {
-  json::array list;
-  for (const Header& header : headers) {
-    json::object object;
-    put_bytes(object, "name", header.name);
-    put_bytes(object, "value", header.value);
-    list.push_back(std::move(object));
-  }
-  return list;
-}
-
 }  // namespace
 
 void put_bytes(json::object& object, std::string_view name, std::string_view bytes) {
@@ -67,6 +55,17 @@ json::value to_json(const std::optional<Duration>& duration) {
   return duration ? json::value(duration->count()) : json::value(nullptr);
 }
 
+json::array to_json(const Headers& headers) {
+  json::array list;
+  for (const Header& header : headers) {
+    json::object object;
+    put_bytes(object, "name", header.name);
+    put_bytes(object, "value", header.value);
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
 json::object to_json(const Sent& sent) {
   return {{"id", number(sent.id)}, {"duplicate", sent.duplicate}};
 }
@@ -80,7 +79,7 @@ json::object to_json(const Published& published) {
 json::object to_json(const Message& message) {
   json::object object{{"id", number(message.id)}};
   put_bytes(object, "body", message.body);
-  object["headers"] = headers_json(message.headers);
+  object["headers"] = to_json(message.headers);
   object["priority"] = static_cast<unsigned>(message.priority);
   object["deliveries"] = message.deliveries;
   object["attempts"] = message.attempts;

@@ -23,6 +23,8 @@ boost::json::value to_json(const std::optional<Time>& time);
 boost::json::value to_json(const std::optional<Duration>& duration);  // milliseconds
 inline std::uint64_t number(MessageId id) { return static_cast<std::uint64_t>(id); }
 
+// A list of {"name", "value"}: a name may occur more than once, and their order counts.
+boost::json::array to_json(const Headers& headers);
 boost::json::object to_json(const Sent& sent);
 boost::json::object to_json(const Published& published);
 boost::json::object to_json(const Message& message);

@@ -108,6 +108,8 @@ Exit run(int argc, char** argv) {
   add_queue_commands(program);
   add_dlq_commands(program);
   add_topic_commands(program);
+  add_workflow_commands(program);
+  add_saga_commands(program);
   add_store_commands(program);
   add_check_commands(program);
   add_bench_commands(program);

@@ -123,6 +123,17 @@ CLI::Option& add_duration(CLI::App& app, const std::string& name, std::optional<
   });
 }
 
+CLI::Option& add_moment(CLI::App& app, const std::string& name, Moment& target,
+                        const std::string& what) {
+  return add_value(app, name, "TIME|D|beginning", what,
+                   [&target](std::string_view text) -> Result<void> {
+                     const auto moment = parse_moment(text);
+                     if (!moment) return std::unexpected(moment.error());
+                     target = *moment;
+                     return {};
+                   });
+}
+
 CLI::Option& add_ids(CLI::App& app, std::vector<MessageId>& target, const std::string& what) {
   return add_values(app, "ID", "", what, [&target](std::string_view text) -> Result<void> {
     const auto id = parse_id(text);

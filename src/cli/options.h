@@ -88,6 +88,8 @@ CLI::Option& add_text(CLI::App& app, const std::string& name, std::optional<std:
                       const std::string& type, const std::string& what);
 CLI::Option& add_duration(CLI::App& app, const std::string& name, std::optional<Duration>& target,
                           const std::string& what);
+CLI::Option& add_moment(CLI::App& app, const std::string& name, Moment& target,
+                        const std::string& what);
 CLI::Option& add_ids(CLI::App& app, std::vector<MessageId>& target, const std::string& what);
 CLI::Option& add_flag(CLI::App& app, const std::string& name, bool& target,
                       const std::string& what);

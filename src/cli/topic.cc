@@ -67,38 +67,11 @@ Exit run_publish(const PublishOptions& options, Output& output) {
 
 // --- subscribe, unsubscribe ---
 
-// Where a subscription starts: a time, or so long before now.
-struct Start {
-  std::optional<Time> at = {};
-  std::optional<Duration> ago = {};
-};
-
 struct SubscribeOptions : Common {
   std::string pattern = {};
   std::string queue = {};
-  Start from = {};
+  Moment from = {};
 };
-
-Result<void> read_start(Start& start, std::string_view text) {
-  if (text == "beginning") {
-    start.at = Time{};
-    return {};
-  }
-  if (const auto ago = parse_duration(text)) {
-    start.ago = *ago;
-    return {};
-  }
-  const auto at = parse_time(text);
-  if (!at) {
-    return failure(
-        Errc::invalid_argument,
-        fmt::format("'{}' is neither a time such as 2026-11-15T06:30:00Z, nor a duration "
-                    "such as 1h (that long ago), nor beginning",
-                    base::printable(text)));
-  }
-  start.at = *at;
-  return {};
-}
 
 void declare_subscribe(CLI::App& app, SubscribeOptions& options) {
   add_text(app, "PATTERN", options.pattern, "",
@@ -106,8 +79,7 @@ void declare_subscribe(CLI::App& app, SubscribeOptions& options) {
       .required();
   add_text(app, "--name", options.queue, "QUEUE", "The queue that gets what is published")
       .required();
-  add_value(app, "--from", "TIME|D|beginning", "Also what the topics have retained since then",
-            [&options](std::string_view text) { return read_start(options.from, text); });
+  add_moment(app, "--from", options.from, "Also what the topics have retained since then");
 }
 
 // Nothing but the word of the outcome in text; the subscription in JSON.
@@ -130,8 +102,9 @@ Exit administer(Store& store, Administration administration, const boost::json::
 Exit run_subscribe(const SubscribeOptions& options, Output& output) {
   const auto store = open_store(options, IfMissing::create);
   if (!store) return fail(store.error());
-  Subscribe subscribe{.queue = options.queue, .pattern = options.pattern, .from = options.from.at};
-  if (options.from.ago) subscribe.from = (*store)->now() - *options.from.ago;
+  Subscribe subscribe{.queue = options.queue,
+                      .pattern = options.pattern,
+                      .from = options.from.before((*store)->now())};
   return administer(
       **store, std::move(subscribe), {{"queue", options.queue}, {"pattern", options.pattern}},
       fmt::format("{} is subscribed to {}\n", escaped(options.queue), escaped(options.pattern)),
@@ -239,7 +212,7 @@ Exit run_ls(const Common& options, Output& output) {
 
 struct TailOptions : Common {
   std::string pattern = {};
-  Start from = {};
+  Moment from = {};
   std::optional<Duration> within = {};
   std::uint64_t count = 0;
 };
@@ -248,8 +221,7 @@ void declare_tail(CLI::App& app, TailOptions& options) {
   add_text(app, "PATTERN", options.pattern, "",
            "Topics: '*' is one segment, '#' at the end any number of them")
       .required();
-  add_value(app, "--from", "TIME|D|beginning", "Also what the topics have retained since then",
-            [&options](std::string_view text) { return read_start(options.from, text); });
+  add_moment(app, "--from", options.from, "Also what the topics have retained since then");
   add_number<std::uint64_t>(app, "--count", options.count, 1,
                             "Ends after so many messages; else at Ctrl-C");
   add_duration(app, "--for", options.within, "Ends after so long");
@@ -271,8 +243,6 @@ Exit run_tail(const TailOptions& options, Output& output) {
   const Bell bell;
   std::atomic<std::uint64_t> shown = 0;
   std::atomic<bool> broken = false;  // nobody reads any more
-  std::optional<Time> from = options.from.at;
-  if (options.from.ago) from = (*store)->now() - *options.from.ago;
   const auto tail = Topics(**store).tail(
       options.pattern,
       [&](const Message& message) {
@@ -282,7 +252,7 @@ Exit run_tail(const TailOptions& options, Output& output) {
         ++shown;
         bell.ring();
       },
-      from);
+      options.from.before((*store)->now()));
   if (!tail) return fail(tail.error());
   using std::chrono::steady_clock;
   const auto started = steady_clock::now();

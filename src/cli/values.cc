@@ -15,6 +15,20 @@ Result<MessageId> parse_id(std::string_view text) {
   return MessageId{*id};
 }
 
+Result<Moment> parse_moment(std::string_view text) {
+  if (text == "beginning") return Moment{.at = Time{}};
+  if (const auto ago = parse_duration(text)) return Moment{.ago = *ago};
+  const auto at = parse_time(text);
+  if (!at) {
+    return failure(
+        Errc::invalid_argument,
+        fmt::format("'{}' is neither a time such as 2026-11-15T06:30:00Z, nor a duration "
+                    "such as 1h (that long ago), nor beginning",
+                    base::printable(text)));
+  }
+  return Moment{.at = *at};
+}
+
 Result<Header> parse_header(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {

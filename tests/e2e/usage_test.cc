@@ -19,8 +19,8 @@ TEST_F(Program, It_tells_its_version_and_its_commands) {
   EXPECT_THAT(ok({"--version"}), testing::MatchesRegex("strand [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   const std::string help = ok({"help"});
   EXPECT_EQ(help, ok({"--help"}));
-  for (const char* name :
-       {"send", "receive", "ack", "retry", "dead", "release", "renew", "queue", "dlq", "topic"}) {
+  for (const char* name : {"send", "receive", "ack", "retry", "dead", "release", "renew", "queue",
+                           "dlq", "topic", "workflow", "saga"}) {
     EXPECT_THAT(help, HasSubstr(std::string("\n  ") + name));
   }
 }
@@ -49,6 +49,21 @@ TEST_F(Program, Every_command_has_help_that_ends_with_an_example) {
                                        {"topic", "unsubscribe"},
                                        {"topic", "ls"},
                                        {"topic", "set"},
+                                       {"workflow", "start"},
+                                       {"workflow", "ls"},
+                                       {"workflow", "show"},
+                                       {"workflow", "history"},
+                                       {"workflow", "event"},
+                                       {"workflow", "query"},
+                                       {"workflow", "cancel"},
+                                       {"workflow", "terminate"},
+                                       {"workflow", "resume"},
+                                       {"workflow", "result"},
+                                       {"workflow", "rm"},
+                                       {"workflow", "prune"},
+                                       {"saga", "ls"},
+                                       {"saga", "show"},
+                                       {"consume"},
                                        {"store", "migrate"},
                                        {"check"}};
   for (Words words : commands) {
