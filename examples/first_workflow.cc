@@ -1,3 +1,4 @@
+#include <chrono>
 #include <iostream>
 #include <string>
 
@@ -9,10 +10,9 @@ std::string charge(const std::string& order) { return "payment for " + order; }
 const strand::Activity charge_card{"charge_card", charge};
 
 strand::Task<std::string> run_checkout(strand::Workflow& wf, std::string order) {
-  std::string payment =
-      co_await wf.call(charge_card, order);          // by a worker; tried again if it throws
-  co_await wf.sleep(std::chrono::milliseconds{10});  // or thirty days
-  co_return payment + ", and a good night's sleep";
+  auto payment = co_await wf.call(charge_card, order);  // done by a worker, again if it throws
+  co_await wf.sleep(std::chrono::milliseconds{10});     // or thirty days
+  co_return payment + ", and a short nap";
 }
 const strand::WorkflowType checkout{"checkout", run_checkout};
 

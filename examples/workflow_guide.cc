@@ -108,8 +108,14 @@ const strand::Activity tax_rate{"tax_rate", tax};
 
 strand::Task<double> run_prices(strand::Workflow& wf, Order order) {
   const double rate = co_await wf.local(tax_rate, order.country);
-  strand::Future<Payment> paid = wf.call(charge_card, order, {{.retry = strand::Retry::never()}});
-  if (rate > 0.2) paid.cancel("too much tax");
+  strand::ActivityOptions once = charge_card.options();
+  once.retry = strand::Retry::never();
+  strand::Future<Payment> paid = wf.call(charge_card, order, once);  // begins
+  if (rate > 0.2) {
+    paid.cancel("too much tax");
+  } else {
+    co_await paid;
+  }
   co_return rate;
 }
 const strand::WorkflowType prices{"prices", run_prices};
