@@ -293,9 +293,7 @@ void Instance::start_child(const std::shared_ptr<Call>& call, const ChildCall& w
     HistoryEvent failed{.kind = EventKind::child_failed, .at = now_, .call = number};
     failed.add("kind", "refused");
     failed.add("error", refused);
-    decisions_.events.push_back(failed);
-    ++length_;
-    on_answer(failed);
+    refusals_.push_back(std::move(failed));
     return;
   }
   Send send = to_instance(id, wire::start_kind);

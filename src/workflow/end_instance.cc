@@ -90,8 +90,8 @@ void call_off(const Lease& lease, const HistoryEvent& started,
 
 }  // namespace
 
-Result<void> add_end(const Lease& lease, const std::string& reason, Time now,
-                     Transaction& transaction) {
+Result<void> add_end(const Lease& lease, const std::string& reason, const std::string& status,
+                     Time now, Transaction& transaction) {
   if (!lease.history || lease.history->execution.number == 0 || lease.history->execution.outcome) {
     return {};
   }
@@ -112,7 +112,7 @@ Result<void> add_end(const Lease& lease, const std::string& reason, Time now,
   const Identity identity{.id = *lease.key, .queue = lease.queue, .execution = execution.number};
   transaction.records.push_back(
       put_record(instances_space, *lease.key,
-                 encode_record(record_of(identity, execution.label, started, {}, &end))));
+                 encode_record(record_of(identity, execution.label, started, status, &end))));
   tell_parent({identity, execution.label, started, end, {}}, transaction);
   return {};
 }
@@ -129,19 +129,43 @@ bool worth_another_try(const Error& error) {
          error.code == Errc::version_mismatch || error.code == Errc::message_not_leased;
 }
 
+// Nobody has begun with it: its start says who waits for it.
+void tell_parent_of_pending(const Lease& lease, const std::string& reason,
+                            Transaction& transaction) {
+  const auto start = std::ranges::find_if(lease.messages, [](const Message& message) {
+    return wire::header(message.headers, wire::kind_header) == wire::start_kind;
+  });
+  if (start == lease.messages.end()) return;
+  Ending ending{.identity = {.id = *lease.key, .queue = lease.queue}};
+  const auto copy = [&](std::string_view header, std::string name) {
+    ending.started.add(std::move(name), std::string(wire::header(start->headers, header)));
+  };
+  copy(wire::parent_header, "parent");
+  copy(wire::parent_call_header, "parent_call");
+  copy(wire::parent_label_header, "parent_label");
+  ending.end.kind = EventKind::terminated;
+  ending.end.add("error", reason);
+  tell_parent(ending, transaction);
+}
+
 }  // namespace
 
 Result<bool> Workflows::terminate(std::string_view id, std::string reason) {
   Error last;
   for (int i = 0; i < tries_max; ++i) {
-    const auto info = get(id);
-    if (!info) return std::unexpected(info.error());
-    if (has_ended(info->state)) return false;
+    if (const auto before = get(id); !before || has_ended(before->state)) {
+      if (!before) return std::unexpected(before.error());
+      return false;
+    }
     auto lane = SeizedLane::take(*store_, options_.queue, id);
     if (!lane) return std::unexpected(lane.error());
+    // Again: nothing changes any more.
+    const auto info = get(id);
+    if (!info) return std::unexpected(info.error());
     Transaction transaction;
     transaction.settles.push_back(settle_all(lane->lease()));
-    if (auto ended = add_end(lane->lease(), reason, store_->now(), transaction); !ended) {
+    if (auto ended = add_end(lane->lease(), reason, info->status, store_->now(), transaction);
+        !ended) {
       return std::unexpected(ended.error());
     }
     if (transaction.appends.empty()) {
@@ -158,6 +182,7 @@ Result<bool> Workflows::terminate(std::string_view id, std::string reason) {
       WriteRecord write = put_record(instances_space, std::string(id), encode_record(*record));
       write.expected = (*found)->version;
       transaction.records.push_back(std::move(write));
+      tell_parent_of_pending(lane->lease(), reason, transaction);
     }
     const auto done = store_->apply(transaction);
     if (done) {

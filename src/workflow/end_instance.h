@@ -33,7 +33,7 @@ Settle settle_all(const Lease& lease);
 
 // Ends the execution that the lease has brought, if one is open: everything under way is called
 // off, its parent and its record are told.
-Result<void> add_end(const Lease& lease, const std::string& reason, Time now,
-                     Transaction& transaction);
+Result<void> add_end(const Lease& lease, const std::string& reason, const std::string& status,
+                     Time now, Transaction& transaction);
 
 }  // namespace strand::workflow

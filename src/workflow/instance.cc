@@ -100,6 +100,12 @@ void Instance::handle(HistoryEvent event) {
   decisions_.events.push_back(event);
   ++length_;
   deliver(event);
+  // Not before all of the code waits: that is where a replay hands it in.
+  while (!refusals_.empty()) {
+    HistoryEvent refused = std::move(refusals_.front());
+    refusals_.pop_front();
+    if (!end_ && pending_.contains(refused.call)) handle(std::move(refused));
+  }
 }
 
 void Instance::deliver(const HistoryEvent& event) {
@@ -351,11 +357,13 @@ std::vector<HistoryEvent> Instance::next_execution(const std::string& run, Time 
   HistoryEvent& started = events.emplace_back(start_);
   started.at = at;
   started.data = end_->data;
-  // A child of any execution is a child, and its time runs on.
+  // A child of any execution is a child, its time runs on, and it was started once.
   started.details.clear();
   for (const Header& detail : start_.details) {
-    const bool kept = detail.name.starts_with("parent") || detail.name == "deadline";
-    if (kept && !STRAND_PLANTED("continued-child-loses-its-parent")) {
+    const bool of_parent = detail.name.starts_with("parent");
+    if (of_parent && STRAND_PLANTED("continued-child-loses-its-parent")) continue;
+    if (of_parent || detail.name == "deadline" || detail.name == "created" ||
+        detail.name == "input" || detail.name == "start") {
       started.details.push_back(detail);
     }
   }

@@ -225,6 +225,7 @@ class Instance {
   bool replaying_ = false;
   std::optional<std::string> mismatch_;
   Decisions decisions_;
+  std::deque<HistoryEvent> refusals_;  // of children, in this turn
 
   // What is waited for.
   std::map<std::uint64_t, Pending> pending_;

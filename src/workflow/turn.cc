@@ -268,10 +268,9 @@ class Turns::Run final : public Outside {
 
   // None is open: there has to be a start, or else what is here is for nobody.
   Result<TurnResult> from_nothing(std::uint64_t last) {
-    const auto start = std::ranges::find_if(messages_, [](const Message& message) {
-      return wire::header(message.headers, wire::kind_header) == wire::start_kind;
-    });
-    if (start == messages_.end()) {
+    const auto start = find_start();
+    if (!start) return std::unexpected(start.error());
+    if (!*start) {
       for (const Message& message : messages_)
         drop(message);
       return std::move(result_);
@@ -281,11 +280,38 @@ class Turns::Run final : public Outside {
     identity_ = {.id = *lease_.key, .queue = lease_.queue, .execution = last + 1};
     instance_ = std::make_unique<Instance>(definition, identity_, *this);
     result_.report.opened = true;
-    open(*start);
+    open(**start);
     for (const Message& message : messages_) {
-      if (message.id != start->id) take(message);
+      if (message.id != (*start)->id) take(message);
     }
     return finish();
+  }
+
+  // What starts the instance, if a start is waited for. So many early events may lie in front of it
+  // that the lease has not brought it: then it stays in the lane, and is no news when it comes.
+  Result<std::optional<Message>> find_start() {
+    const auto found = turns_.store_.record(instances_space, *lease_.key);
+    if (!found) return std::unexpected(found.error());
+    if (!*found) return std::nullopt;
+    const auto record = decode_record(*lease_.key, (*found)->value);
+    if (!record) return std::unexpected(record.error());
+    if (record->state != InstanceState::pending) return std::nullopt;
+    const auto is_it = [&](const Message& message) {
+      return wire::header(message.headers, wire::kind_header) == wire::start_kind &&
+             wire::number(wire::header(message.headers, "strand-start")).value_or(1) ==
+                 record->start;
+    };
+    const auto here = std::ranges::find_if(messages_, is_it);
+    if (here != messages_.end()) return *here;
+    PeekQuery query{.queue = lease_.queue, .key = lease_.key, .limit = 1000};
+    while (true) {
+      const auto page = turns_.store_.peek(query);
+      if (!page) return std::unexpected(page.error());
+      const auto there = std::ranges::find_if(page->items, is_it);
+      if (there != page->items.end()) return *there;
+      if (!page->more || page->items.empty()) return std::nullopt;
+      query.after = page->items.back().id;
+    }
   }
 
   void open(const Message& start) {
