@@ -79,7 +79,8 @@ void Consumer::Loop::start() {
     queue.watch = store_.watch(WatchQueue{queue.name}, [this, &queue] {
       const std::lock_guard lock(mutex_);
       queue.may_have = !STRAND_PLANTED("consumer-wakes-nobody");
-      lease_.notify_one();
+      // Who has nothing to do leases for itself: one thread less to be woken before a handler runs.
+      (idle_workers_ > 0 ? work_ : lease_).notify_one();
     });
   }
   for (std::uint32_t i = 0; i < options_.workers; ++i)
@@ -174,12 +175,15 @@ void Consumer::Loop::run_worker() {
   std::stop_source stop;
   Lock lock(mutex_);
   while (true) {
-    if (handlers_are_quick()) help(lock);
+    if (handlers_are_quick() || (waiting_.empty() && !finished_.empty())) help(lock);
     if (waiting_.empty() && !stopping_) {
       ++idle_workers_;
-      if (wants_leaser()) lease_.notify_one();
-      work_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+      work_.wait(lock, [&] { return stopping_ || !waiting_.empty() || may_lease(); });
       --idle_workers_;
+      if (!stopping_ && waiting_.empty()) {
+        lease_as_worker(lock);
+        continue;
+      }
     }
     if (stopping_) return;
     const HeldPointer held = std::move(waiting_.front());
@@ -199,9 +203,18 @@ bool Consumer::Loop::handlers_are_quick() const {
 void Consumer::Loop::help(Lock& lock) {
   if (stopping_) return;
   if (!finished_.empty() && !worth_waiting_for_more()) commit_some(lock);
-  // A store in trouble is left to the leaser, which waits between its tries.
-  if (stopping_ || leasing_ || lease_failures_ > 0) return;
-  if (waiting_.empty() && wants_lanes()) lease_from_all(lock);
+  if (!stopping_ && waiting_.empty() && may_lease()) lease_as_worker(lock);
+}
+
+void Consumer::Loop::lease_as_worker(Lock& lock) {
+  lease_from_all(lock);
+  if (lease_failures_ > 0) lease_.notify_one();
+}
+
+// Whether a worker may do it. A store in trouble is left to the leaser, which waits between its
+// tries.
+bool Consumer::Loop::may_lease() const {
+  return !leasing_ && lease_failures_ == 0 && wants_lanes();
 }
 
 void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop) {
@@ -244,7 +257,10 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
   } else {
     held->label = work.own_label();
     held->park = work.own_park();
+    // With nothing else to do, the worker commits by itself: see run_worker.
+    commits_itself_ = waiting_.empty() && finished_.empty() && !stopping_;
     handled(held, messages, work.fates(), std::move(verdict), std::move(work.own_transaction()));
+    commits_itself_ = false;
   }
   leave_lane(held);
   if (stopping_) changed_.notify_all();
@@ -324,7 +340,7 @@ void Consumer::Loop::leave_lane(const HeldPointer& held) {
 void Consumer::Loop::finish(const HeldPointer& held) {
   held->stage = Stage::committing;
   finished_.push_back(held);
-  if (!handlers_are_quick()) commit_.notify_one();
+  if (!handlers_are_quick() && !commits_itself_) commit_.notify_one();
 }
 
 // The lane is out of our hands.

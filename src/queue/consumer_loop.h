@@ -68,6 +68,8 @@ class Consumer::Loop {
   void run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop);
   [[nodiscard]] bool handlers_are_quick() const;
   void help(Lock& lock);
+  [[nodiscard]] bool may_lease() const;
+  void lease_as_worker(Lock& lock);
   void release(const HeldPointer& held);
   Verdict call_handler(Work& work);
   void handled(const HeldPointer& held, std::span<const Message> messages,
@@ -142,6 +144,7 @@ class Consumer::Loop {
   std::size_t gathering_ = 0;
   std::size_t idle_workers_ = 0;
   bool leasing_ = false;              // somebody is about it
+  bool commits_itself_ = false;       // the worker that has the lock now
   std::uint32_t lease_failures_ = 0;  // of the store, one after the other
   double handler_seconds_ = 0.01;     // a moving mean; at first no lane is taken that has to wait
 
