@@ -211,6 +211,8 @@ class Workflows {
   Result<HistoryPage> history(std::string_view id, std::uint64_t execution = 0,
                               std::uint64_t from = 0, std::size_t limit = 1000);
   Result<std::vector<SagaInfo>> sagas(std::string_view id);
+  // Without their steps, by instance: those of instances behind `after`. A page ends between two
+  // instances, so it may have some more than `limit`.
   Result<Page<SagaInfo>> all_sagas(std::optional<SagaStatus> status = {}, std::string after = {},
                                    std::size_t limit = 100);
 

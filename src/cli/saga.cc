@@ -48,7 +48,8 @@ void declare_ls(CLI::App& app, ListOptions& options) {
             "Only pending, in_progress, completed, compensating or failed ones",
             [&options](std::string_view text) { return read_status(options.status, text); });
   add_text(app, "--after", options.after, "ID", "Only of instances behind this one: the next page");
-  add_number<std::size_t>(app, "--limit", options.limit, 1, "At most so many (100)");
+  add_number<std::size_t>(app, "--limit", options.limit, 1,
+                          "So many (100), and the rest of the last instance");
   add_instances(app, options);
 }
 

@@ -505,7 +505,8 @@ Result<Page<SagaInfo>> Workflows::all_sagas(std::optional<SagaStatus> status, st
       return false;
     }
     if (status && saga->status != *status) return true;
-    result.more = result.items.size() >= limit;
+    const bool same = !result.items.empty() && result.items.back().coordinator == saga->coordinator;
+    result.more = result.items.size() >= limit && !same;
     if (!result.more) result.items.push_back(*std::move(saga));
     return !result.more;
   });

@@ -261,6 +261,18 @@ TEST_P(WorkflowsOnStores, A_saga_that_failed_shows_what_was_undone) {
   EXPECT_THAT(refused(1, {"saga", "show", "x"}), HasSubstr("no instance 'x'"));
 }
 
+TEST_P(WorkflowsOnStores, A_page_of_sagas_ends_between_two_instances) {
+  ok({"workflow", "start", "nights", "Rome", "--id", "a"});
+  ok({"workflow", "start", "nights", "Rome", "--id", "b"});
+  work();
+  EXPECT_THAT(members(lines({"saga", "ls", "--limit", "1"}), "name"),
+              ElementsAre("first", "second"));
+  EXPECT_THAT(run({"saga", "ls", "--limit", "1"}).err, HasSubstr("--after"));
+  EXPECT_THAT(members(lines({"saga", "ls", "--limit", "1", "--after", "a"}), "coordinator"),
+              ElementsAre("b", "b"));
+  EXPECT_THAT(members(lines({"saga", "show", "b"}), "number"), ElementsAre("1", "2"));
+}
+
 TEST_P(WorkflowsOnStores, A_shell_script_does_an_activity) {
   ok({"workflow", "start", "payment", "4111", "--id", "pay"});
   work();

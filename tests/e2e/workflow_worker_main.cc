@@ -71,6 +71,15 @@ Task<void> run_trip(Workflow& wf, std::string where) {
 }
 const WorkflowType trip{"trip", run_trip};
 
+// Two sagas, one after the other.
+Task<void> run_nights(Workflow& wf, std::string where) {
+  for (const char* name : {"first", "second"}) {
+    strand::Saga saga{wf, {.name = name}};
+    co_await saga.step(hotel, where, no_hotel);
+  }
+}
+const WorkflowType nights{"nights", run_nights};
+
 // Calls an activity that somebody else does.
 const Activity<std::string(std::string)> charge_card{
     "charge_card",
@@ -124,8 +133,8 @@ int main(int argc, char** argv) {
   const auto store = strand::open(argv[1]);
   if (!store) return complain(store.error().message);
   strand::WorkflowWorkerOptions options;
-  options.workflows = {doubling, broken, approval, trip,     payment,
-                       hurried,  parent, stuck,    countdown};
+  options.workflows = {doubling, broken,  approval, trip,  nights,
+                       payment,  hurried, parent,   stuck, countdown};
   options.activities = {double_it, hotel, no_hotel, flight};
   options.verify = true;
   const auto worker = strand::WorkflowWorker::start(**store, options);
