@@ -88,6 +88,7 @@ class TaskResult<void> : public TaskPromise {
 template <class T>
 class [[nodiscard("a task runs when it is awaited")]] Task {
  public:
+  // NOLINTNEXTLINE(readability-identifier-naming): a name of the language
   struct promise_type : workflow::TaskResult<T> {
     Task get_return_object() {
       return Task(std::coroutine_handle<promise_type>::from_promise(*this));

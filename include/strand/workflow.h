@@ -135,7 +135,7 @@ WorkflowType(const char*, F*, std::uint32_t = 1)
 // What a coroutine does in order to be continued as another execution: it never comes back.
 struct ContinuesAsNew {
   template <class T>
-  operator T() const {
+  operator T() const {  // NOLINT(google-explicit-constructor): co_return takes it for any T
     std::terminate();
   }
 };
@@ -445,12 +445,12 @@ class Workflow {
   using Stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
   template <class... T>
-  Future<std::tuple<Stored<T>...>> all_of_futures(Others others, Future<T>... futures);
+  Future<std::tuple<Stored<T>...>> all_of_futures(Others others, const Future<T>&... futures);
   template <class... T, std::size_t... i>
   Future<std::variant<Stored<T>...>> first_of_futures(Others others, std::index_sequence<i...>,
-                                                      Future<T>... futures);
+                                                      const Future<T>&... futures);
   template <class T>
-  Future<T> within_future(Duration limit, Future<T> future, Where where);
+  Future<T> within_future(Duration limit, const Future<T>& future, Where where);
 
   void call_activity(const std::shared_ptr<workflow::Call>& call, workflow::ActivityCall what,
                      Where where);
@@ -488,7 +488,7 @@ void race(const std::shared_ptr<Call>& whole, std::vector<std::shared_ptr<Call>>
 
 template <class... T>
 Future<std::tuple<Workflow::Stored<T>...>> Workflow::all_of_futures(Others others,
-                                                                    Future<T>... futures) {
+                                                                    const Future<T>&... futures) {
   using Whole = workflow::CallFor<std::tuple<Stored<T>...>>;
   auto whole = std::make_shared<Whole>(instance_);
   workflow::gather(whole, {futures.call()...}, others, [whole = whole.get(), futures...] {
@@ -515,9 +515,8 @@ Future<std::vector<T>> Workflow::all_of(std::vector<Future<T>> futures, Others o
 }
 
 template <class... T, std::size_t... i>
-Future<std::variant<Workflow::Stored<T>...>> Workflow::first_of_futures(Others others,
-                                                                        std::index_sequence<i...>,
-                                                                        Future<T>... futures) {
+Future<std::variant<Workflow::Stored<T>...>> Workflow::first_of_futures(
+    Others others, std::index_sequence<i...>, const Future<T>&... futures) {
   using Value = std::variant<Stored<T>...>;
   auto whole = std::make_shared<workflow::CallFor<Value>>(instance_);
   workflow::race(
@@ -542,7 +541,7 @@ Future<std::size_t> Workflow::first_of(std::vector<Future<T>> futures, Others ot
 }
 
 template <class T>
-Future<T> Workflow::within_future(Duration limit, Future<T> future, Where where) {
+Future<T> Workflow::within_future(Duration limit, const Future<T>& future, Where where) {
   auto whole = std::make_shared<workflow::CallFor<T>>(instance_);
   const Future<void> timer = sleep(limit, where);
   workflow::race(whole, {future.call(), timer.call()}, Others::cancel,

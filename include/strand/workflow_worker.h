@@ -17,12 +17,12 @@ namespace strand {
 
 // A kind of workflow, or an activity, without its types: made of them by itself.
 struct AnyWorkflow {
-  template <class Signature>
+  template <class Signature>  // NOLINTNEXTLINE(google-explicit-constructor)
   AnyWorkflow(const WorkflowType<Signature>& type) : definition(type.definition()) {}
   std::shared_ptr<const workflow::WorkflowDefinition> definition;
 };
 struct AnyActivity {
-  template <class Signature>
+  template <class Signature>  // NOLINTNEXTLINE(google-explicit-constructor)
   AnyActivity(const Activity<Signature>& activity) : definition(activity.definition()) {}
   std::shared_ptr<const workflow::ActivityDefinition> definition;
 };
