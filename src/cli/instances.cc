@@ -84,6 +84,7 @@ json::object to_json(const InstanceInfo& info) {
   object["ended_at"] = to_json(info.ended_at);
   put_optional(object, "error", info.error);
   put_optional(object, "error_type", info.error_type);
+  put_optional(object, "parked", info.parked);
   return object;
 }
 
@@ -93,6 +94,7 @@ json::object to_json(const SagaInfo& saga) {
   put_bytes(object, "name", saga.name);
   put_bytes(object, "data", saga.data);
   object["status"] = to_string(saga.status);
+  put_optional(object, "reason", saga.reason);
   object["started_at"] = format_time(saga.started_at);
   object["ended_at"] = to_json(saga.ended_at);
   return object;

@@ -165,6 +165,9 @@ TEST_P(WorkflowsOnStores, Instances_are_cancelled_terminated_and_resumed) {
   EXPECT_EQ(ok({"workflow", "terminate", "t"}), "t had ended before\n");
   EXPECT_THAT(refused(3, {"workflow", "result", "s"}), HasSubstr("wants a signature"));
   EXPECT_EQ(text(json({"workflow", "show", "s"}), "parked"), "the bank wants a signature");
+  EXPECT_THAT(members(lines({"workflow", "ls"}), "parked"),
+              ElementsAre("null", "the bank wants a signature", "null"));
+  EXPECT_THAT(ok({"workflow", "ls"}), HasSubstr("  parked "));
   EXPECT_EQ(ok({"workflow", "resume", "s"}), "s goes on\n");
   EXPECT_THAT(refused(1, {"workflow", "resume", "s"}), HasSubstr("not parked"));
   work();
