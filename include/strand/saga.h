@@ -48,6 +48,7 @@ struct SagaInfo {
   std::string name = {};
   Bytes data = {};
   SagaStatus status = SagaStatus::pending;
+  std::optional<std::string> reason = {};  // why it is, or was, undone
   Time started_at{};
   std::optional<Time> ended_at = {};
   std::vector<SagaStep> steps = {};  // in the order in which they began

@@ -1,6 +1,8 @@
 #pragma once
 
-// The whole public interface of Strand.
+// The whole public interface of Strand, but for workflows: they have headers of their own
+// (workflow.h, workflows.h, workflow_worker.h, saga.h, workflow_test.h), which not every compiler
+// takes (see task.h).
 
 #include <strand/error.h>
 #include <strand/ids.h>

@@ -235,11 +235,14 @@ class Workflow {
   // All of them: a tuple, or a vector. Throws as soon as one has failed.
   template <class... What>
   auto all_of(What... what) {
-    return all_of_futures(Others::cancel, begin(std::move(what))...);
+    return all_of(Others::cancel, std::move(what)...);
   }
   template <class... What>
   auto all_of(Others others, What... what) {
-    return all_of_futures(others, begin(std::move(what))...);
+    // Braces: from left to right, with every compiler.
+    const std::tuple futures{begin(std::move(what))...};
+    return std::apply([&](const auto&... each) { return all_of_futures(others, each...); },
+                      futures);
   }
   template <class T>
   Future<std::vector<T>> all_of(std::vector<Future<T>> futures, Others others = Others::cancel);
@@ -249,12 +252,16 @@ class Workflow {
   // Throws if that one has failed.
   template <class... What>
   auto first_of(What... what) {
-    return first_of_futures(Others::cancel, std::index_sequence_for<What...>{},
-                            begin(std::move(what))...);
+    return first_of(Others::cancel, std::move(what)...);
   }
   template <class... What>
   auto first_of(Others others, What... what) {
-    return first_of_futures(others, std::index_sequence_for<What...>{}, begin(std::move(what))...);
+    const std::tuple futures{begin(std::move(what))...};
+    return std::apply(
+        [&](const auto&... each) {
+          return first_of_futures(others, std::index_sequence_for<What...>{}, each...);
+        },
+        futures);
   }
   // The index of the first that has ended. Await that one for its value.
   template <class T>
@@ -314,6 +321,10 @@ class Workflow {
   void start(const WorkflowType<R(In)>& type, std::string id, const std::type_identity_t<In>& input,
              Where where = Where::current()) {
     start_other(type.definition()->label(), std::move(id), workflow::encode<In>(input), where);
+  }
+  template <class R>
+  void start(const WorkflowType<R()>& type, std::string id, Where where = Where::current()) {
+    start_other(type.definition()->label(), std::move(id), {}, where);
   }
   // An event, or the request to cancel, for another instance.
   template <Sendable T>

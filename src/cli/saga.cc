@@ -92,6 +92,7 @@ std::string describe(const SagaInfo& saga) {
                                                 {"saga", escaped(saga.name)},
                                                 {"status", std::string(to_string(saga.status))},
                                                 {"started", format_time(saga.started_at)}};
+  if (saga.reason) rows.push_back({"undone because", escaped(*saga.reason)});
   if (saga.ended_at) rows.push_back({"ended", format_time(*saga.ended_at)});
   if (!saga.data.empty()) rows.push_back({"data", escaped(saga.data)});
   std::vector<std::vector<std::string>> steps = {

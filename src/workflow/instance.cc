@@ -1,6 +1,7 @@
 #include "workflow/instance.h"
 
 #include <algorithm>
+#include <array>
 #include <typeinfo>
 
 #include <fmt/format.h>
@@ -52,7 +53,12 @@ bool is_cancelled(const std::exception_ptr& error) {
 // tried again, or how long it may take, may be changed while instances run.
 bool same_decision(const HistoryEvent& a, const HistoryEvent& b) {
   if (STRAND_PLANTED("replay-ignores-arguments")) return a.kind == b.kind && a.name == b.name;
-  return a.kind == b.kind && a.call == b.call && a.name == b.name && a.data == b.data;
+  if (a.kind != b.kind || a.call != b.call || a.name != b.name || a.data != b.data) return false;
+  if (a.kind == EventKind::local_activity) return true;  // its details are its result
+  constexpr std::array arguments = {"workflow", "event", "key"};
+  return std::ranges::all_of(arguments, [&](std::string_view argument) {
+    return a.detail(argument) == b.detail(argument);
+  });
 }
 
 }  // namespace

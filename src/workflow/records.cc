@@ -115,10 +115,12 @@ struct StoredSaga {
   std::string name;
   AnyBytes data;
   SagaStatus status{};
+  std::optional<std::string> reason;
   Time started_at{};
   std::optional<Time> ended_at;
 };
-STRAND_JSON(StoredSaga, coordinator, execution, number, name, data, status, started_at, ended_at)
+STRAND_JSON(StoredSaga, coordinator, execution, number, name, data, status, reason, started_at,
+            ended_at)
 
 struct StoredStep {
   std::string name;
@@ -163,8 +165,17 @@ std::string hash_of(std::string_view input) {
 }
 
 Bytes encode_saga(const SagaInfo& saga) {
-  StoredSaga stored{saga.coordinator, saga.execution, saga.number,     saga.name,
-                    {saga.data},      saga.status,    saga.started_at, saga.ended_at};
+  StoredSaga stored{.coordinator = saga.coordinator,
+                    .execution = saga.execution,
+                    .number = saga.number,
+                    .name = saga.name,
+                    .data = {saga.data},
+                    .status = saga.status,
+                    .reason = saga.reason,
+                    .started_at = saga.started_at,
+                    .ended_at = saga.ended_at};
+  if (stored.reason && !base::is_utf8(*stored.reason))
+    stored.reason = base::escaped(*stored.reason);
   return json::write(stored).value_or(Bytes{});
 }
 
@@ -178,6 +189,7 @@ Result<SagaInfo> decode_saga(std::string_view bytes) {
   saga.name = std::move(stored->name);
   saga.data = std::move(stored->data.bytes);
   saga.status = stored->status;
+  saga.reason = std::move(stored->reason);
   saga.started_at = stored->started_at;
   saga.ended_at = stored->ended_at;
   return saga;

@@ -72,9 +72,10 @@ Task<void> undo_step(Workflow& wf, std::shared_ptr<SagaState> saga, std::size_t 
   }
 }
 
-Task<void> undo_all(Workflow& wf, std::shared_ptr<SagaState> saga) {
+Task<void> undo_all(Workflow& wf, std::shared_ptr<SagaState> saga, std::string reason) {
   Instance& instance = wf.instance();
   saga->shown.status = SagaStatus::compensating;
+  saga->shown.reason = std::move(reason);
   instance.saga_changed(*saga);
   const std::size_t count = saga->steps.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -95,7 +96,7 @@ bool may_be_undone(const SagaState& saga) {
 
 }  // namespace
 
-void Instance::undo_saga(const std::shared_ptr<SagaState>& saga, const std::string&) {
+void Instance::undo_saga(const std::shared_ptr<SagaState>& saga, const std::string& reason) {
   if (closing_ || mismatch_ || end_ || !may_be_undone(*saga)) return;
   saga->shown.status = SagaStatus::compensating;
   auto call = std::make_shared<CallFor<void>>(*this);
@@ -108,7 +109,7 @@ void Instance::undo_saga(const std::shared_ptr<SagaState>& saga, const std::stri
           // It fails only when the instance itself is at its end.
         }
         done->set();
-      }(undo_all(door_, saga), call),
+      }(undo_all(door_, saga, reason), call),
       true);
 }
 
@@ -132,7 +133,7 @@ Saga::~Saga() {
   workflow::Instance& instance = wf_.instance();
   if (instance.closing()) return;
   if (std::uncaught_exceptions() > exceptions_) {
-    instance.undo_saga(state_, "an exception");
+    instance.undo_saga(state_, "an exception has left it");
     return;
   }
   instance.complete_saga(*state_);
@@ -165,13 +166,13 @@ Task<void> Saga::fail_step(std::size_t number, std::exception_ptr error) {
   shown.status = StepStatus::failed;
   shown.error = workflow::text_of(error);
   wf_.instance().saga_changed(*state_, number);
-  co_await undo("a step failed");
+  co_await undo(fmt::format("step '{}' failed: {}", shown.name, *shown.error));
 }
 
-Task<void> Saga::undo(std::string) {
+Task<void> Saga::undo(std::string reason) {
   if (!workflow::may_be_undone(*state_)) co_return;
   if (STRAND_PLANTED("saga-does-not-undo")) co_return;
-  co_await wf_.shield(workflow::undo_all(wf_, state_));
+  co_await wf_.shield(workflow::undo_all(wf_, state_, std::move(reason)));
 }
 
 }  // namespace strand
