@@ -109,10 +109,17 @@ void Crew::kill_one() {
 }
 
 void Crew::wait_for_progress(std::uint64_t acks) {
-  const std::uint64_t before = journaled_->stats(work_queue).value().acked;
-  for (const Stamp begin = now(); journaled_->stats(work_queue).value().acked < before + acks;) {
-    if (now() - begin > patience) throw std::runtime_error("nothing is acked any more");
+  const auto acked = [&] { return journaled_->stats(work_queue).value().acked; };
+  std::uint64_t seen = acked();
+  const std::uint64_t wanted = seen + acks;
+  // However slow the machine is, something is acked in that time.
+  for (Stamp moved = now(); seen < wanted;) {
     std::this_thread::sleep_for(10ms);
+    if (const std::uint64_t more = acked(); more > seen) {
+      seen = more;
+      moved = now();
+    }
+    if (now() - moved > patience) throw std::runtime_error("nothing is acked any more");
   }
 }
 
