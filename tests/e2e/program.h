@@ -40,13 +40,15 @@ inline std::vector<boost::json::object> json_lines(std::string_view out) {
 // The program `strand` on a store of its own, in a new folder that goes with the test. Each call
 // is a process of its own: what one leaves, the next one finds on disk.
 class Program : public testing::Test {
+ public:
+  ~Program() override { std::filesystem::remove_all(folder_); }
+
  protected:
   Program() {
     std::string name = std::filesystem::temp_directory_path() / "strand-e2e-XXXXXX";
     if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make " << name;
     folder_ = name;
   }
-  ~Program() override { std::filesystem::remove_all(folder_); }
 
   [[nodiscard]] std::string folder() const { return folder_; }
   [[nodiscard]] virtual std::string url() const { return "rocksdb:" + folder_ + "/store"; }
