@@ -237,8 +237,10 @@ TEST_P(WorkflowsOnStores, A_saga_that_failed_shows_what_was_undone) {
   work();
   const auto sagas = lines({"saga", "show", "t"});
   ASSERT_EQ(sagas.size(), 1U);
-  EXPECT_THAT(names_of(sagas[0]), ElementsAre("coordinator", "execution", "number", "name", "data",
-                                              "status", "started_at", "ended_at", "steps"));
+  EXPECT_THAT(names_of(sagas[0]),
+              ElementsAre("coordinator", "execution", "number", "name", "data", "status", "reason",
+                          "started_at", "ended_at", "steps"));
+  EXPECT_THAT(text(sagas[0], "reason"), HasSubstr("no seat to Rome"));
   EXPECT_EQ(text(sagas[0], "coordinator"), "t");
   EXPECT_EQ(text(sagas[0], "data"), "Rome");
   EXPECT_EQ(text(sagas[0], "status"), "failed");
