@@ -258,6 +258,13 @@ void add_start(Decisions& decisions, Send send, const InstanceRecord& record) {
     decisions.records.push_back(put_record(children_space, joined(*record.parent, id), {}));
 }
 
+// Whether this turn starts it: nobody else can know of it yet.
+bool started_now(const Decisions& decisions, const std::string& id) {
+  return std::ranges::any_of(decisions.records, [&](const WriteRecord& write) {
+    return write.space == instances_space && write.key == id;
+  });
+}
+
 }  // namespace
 
 void Instance::start_child(const std::shared_ptr<Call>& call, const ChildCall& what, Where where) {
@@ -283,10 +290,7 @@ void Instance::start_child(const std::shared_ptr<Call>& call, const ChildCall& w
   if (!is_new) return;
   std::string refused;
   if (auto fine = check_id(id); !fine) refused = fine.error().message;
-  const bool twice = std::ranges::any_of(decisions_.records, [&](const WriteRecord& write) {
-    return write.space == instances_space && write.key == id;
-  });
-  if (twice || (refused.empty() && outside_.look_up(id).exists)) {
+  if (started_now(decisions_, id) || (refused.empty() && outside_.look_up(id).exists)) {
     refused = fmt::format("there is an instance '{}' already", id);
   }
   if (!refused.empty()) {
@@ -322,10 +326,7 @@ void Instance::start_other(const std::string& label, const std::string& id, Byte
   event.add("workflow", label);
   if (!decide(event, where)) return;
   if (auto fine = check_id(id); !fine) return;
-  const bool twice = std::ranges::any_of(decisions_.records, [&](const WriteRecord& write) {
-    return write.space == instances_space && write.key == id;
-  });
-  if (twice || outside_.look_up(id).exists) return;
+  if (started_now(decisions_, id) || outside_.look_up(id).exists) return;
   Send send = to_instance(id, wire::start_kind);
   InstanceRecord record;
   std::tie(record.name, record.version) = parse_label(label).value_or(std::pair{label, 1U});
@@ -356,7 +357,7 @@ void Instance::cancel_other(const std::string& id, Where where) {
   HistoryEvent event{.kind = EventKind::other_cancelled, .call = next_call(), .name = id};
   if (!decide(event, where)) return;
   const Outside::Known known = outside_.look_up(id);
-  if (!known.exists || known.ended) return;
+  if (!started_now(decisions_, id) && (!known.exists || known.ended)) return;
   Send send = to_instance(id, wire::cancel_kind);
   send.label = known.label;
   send.body = fmt::format("cancelled by '{}'", identity_.id);

@@ -24,12 +24,17 @@ using namespace workflow;
 namespace workflow {
 
 Result<SeizedLane> SeizedLane::take(Store& store, const std::string& queue, std::string_view id) {
+  const auto parked = store.peek(
+      {.queue = queue, .key = std::string(id), .state = MessageState::parked, .limit = 1});
+  if (!parked) return std::unexpected(parked.error());
   LeaseRequest request;
   request.queue = queue;
   request.key = std::string(id);
   request.seize = true;
   request.lease = std::chrono::seconds{30};
   request.history_from = 0;
+  request.messages = 20'000;  // all of them, unless there is something wrong
+  request.bytes = std::size_t{64} << 20U;
   auto leases = store.lease(request);
   if (!leases) return std::unexpected(std::move(leases.error()));
   if (leases->empty()) {
@@ -38,14 +43,26 @@ Result<SeizedLane> SeizedLane::take(Store& store, const std::string& queue, std:
         fmt::format("the lane of instance '{}' could not be taken; is queue '{}' paused?",
                     base::printable(id), queue));
   }
-  return SeizedLane(store, std::move(leases->front()));
+  std::optional<std::string> reason;
+  if (!parked->items.empty()) reason = parked->items.front().park_reason.value_or("");
+  return SeizedLane(store, std::move(leases->front()), std::move(reason));
+}
+
+Settle SeizedLane::give_back() const {
+  Settle settle;
+  settle.token = lease_.token;
+  if (parked_) {
+    settle.then = Settle::Then::park;
+    settle.park_reason = *parked_;
+  }
+  return settle;
 }
 
 SeizedLane::~SeizedLane() {
   if (store_ == nullptr) return;
   Transaction transaction;
   transaction.durability = Durability::async;
-  transaction.settles.emplace_back().token = lease_.token;
+  transaction.settles.push_back(give_back());
   static_cast<void>(store_->apply(transaction));
 }
 
@@ -245,26 +262,32 @@ Result<std::vector<std::string>> Workflows::remove(std::string_view id, RemoveOp
                      fmt::format("instance '{}' has children; remove them with it, or first",
                                  base::printable(id)));
     }
-    Transaction transaction;
-    std::vector<SeizedLane> seized;
+    // Those that run are ended first: they tell each other.
+    std::vector<InstanceInfo> infos;
     for (const std::string& each : *ids) {
-      const auto info = get(each);
+      auto info = get(each);
       if (!info && info.error().code == Errc::not_found && each != id) continue;
       if (!info) return std::unexpected(info.error());
-      if (!has_ended(info->state)) {
-        if (!options.force) {
-          return failure(Errc::in_use, fmt::format("instance '{}' runs; terminate it first, or "
-                                                   "remove it by force",
-                                                   base::printable(each)));
-        }
-        if (auto ended = terminate(each, "removed by force"); !ended) {
-          return std::unexpected(ended.error());
-        }
+      if (!has_ended(info->state) && !options.force) {
+        return failure(Errc::in_use, fmt::format("instance '{}' runs; terminate it first, or "
+                                                 "remove it by force",
+                                                 base::printable(each)));
       }
-      auto lane = SeizedLane::take(*store_, options_.queue, each);
+      infos.push_back(*std::move(info));
+    }
+    for (const InstanceInfo& info : infos) {
+      if (has_ended(info.state)) continue;
+      if (auto ended = terminate(info.id, "removed by force"); !ended) {
+        return std::unexpected(ended.error());
+      }
+    }
+    Transaction transaction;
+    std::vector<SeizedLane> seized;
+    for (const InstanceInfo& info : infos) {
+      auto lane = SeizedLane::take(*store_, options_.queue, info.id);
       if (!lane) return std::unexpected(lane.error());
       seized.push_back(*std::move(lane));
-      if (auto added = add_removal(*store_, seized.back().lease(), info->parent, transaction);
+      if (auto added = add_removal(*store_, seized.back().lease(), info.parent, transaction);
           !added) {
         return std::unexpected(added.error());
       }
@@ -356,9 +379,7 @@ Result<std::uint64_t> Workflows::remove_old_executions(const std::string& id) {
     }
     Transaction transaction;
     transaction.remove_histories.push_back({.token = lease.token, .through_execution = last - 1});
-    Settle settle;
-    settle.token = lease.token;  // what it carries is given back
-    transaction.settles.push_back(std::move(settle));
+    transaction.settles.push_back(lane->give_back());
     const auto done = store_->apply(transaction);
     if (done) {
       lane->committed();

@@ -182,8 +182,15 @@ Result<bool> Workflows::start(const StartRequest& request) {
       }
       start = record->start + 1;
     }
-    const auto done =
-        store_->apply(to_start(request, options_.queue, store_->now(), *before, start));
+    Transaction transaction = to_start(request, options_.queue, store_->now(), *before, start);
+    if (*before) {
+      // The state of the run before is not that of this one.
+      const auto left = state(request.id);
+      if (!left) return std::unexpected(left.error());
+      for (const auto& [key, value] : *left)
+        transaction.records.push_back(drop_record(state_space, joined(request.id, key)));
+    }
+    const auto done = store_->apply(transaction);
     if (done) return true;
     if (done.error().code != Errc::version_mismatch) return std::unexpected(done.error());
     last = done.error();
@@ -312,7 +319,8 @@ Result<std::optional<Ended>> Workflows::wait(std::string_view id, Duration patie
     ended.error_type = (*record)->error_type.value_or("");
     const auto last = store_->history({.queue = options_.queue, .key = std::string(id)});
     if (!last && last.error().code != Errc::not_found) return std::unexpected(last.error());
-    if (!last) return ended;  // it was ended before it had begun
+    // It was ended before it had begun: what there is, is of an earlier run.
+    if (!last || last->execution.number != (*record)->execution) return ended;
     const auto page = history(id, last->execution.number,
                               last->execution.length > 0 ? last->execution.length - 1 : 0, 1);
     if (!page) return std::unexpected(page.error());

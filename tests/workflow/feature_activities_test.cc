@@ -86,7 +86,7 @@ TEST_P(WorkflowFeature, Bytes_pass_untouched) {
   EXPECT_EQ(run(type, wild), wild + wild);
 }
 
-TEST_P(WorkflowFeature, An_activity_may_take_nothing_and_return_nothing) {
+TEST_P(WorkflowDetail, An_activity_may_take_nothing_and_return_nothing) {
   int calls = 0;
   const Activity<void()> touch{"touch", [&] { ++calls; }};
   const Activity<void(int)> take{"take", [&](int) { ++calls; }};
@@ -100,7 +100,7 @@ TEST_P(WorkflowFeature, An_activity_may_take_nothing_and_return_nothing) {
   EXPECT_EQ(state("a"), InstanceState::completed);
 }
 
-TEST_P(WorkflowFeature, An_activity_knows_who_waits_for_it_and_all_attempts_have_one_key) {
+TEST_P(WorkflowDetail, An_activity_knows_who_waits_for_it_and_all_attempts_have_one_key) {
   Names seen;
   const Activity<void()> flaky{"flaky",
                                [&](ActivityContext& context) {
@@ -140,7 +140,7 @@ TEST_P(WorkflowFeature, A_typed_error_arrives_with_its_details) {
   EXPECT_EQ(env().attempts(), 1);
 }
 
-TEST_P(WorkflowFeature, An_error_that_nobody_catches_fails_the_workflow_with_its_type) {
+TEST_P(WorkflowDetail, An_error_that_nobody_catches_fails_the_workflow_with_its_type) {
   const Activity<int()> charge{
       "charge", []() -> int { throw card_declined("the bank said no", Decline{51}).final(); }};
   const WorkflowType<int()> type{
@@ -156,7 +156,7 @@ TEST_P(WorkflowFeature, An_error_that_nobody_catches_fails_the_workflow_with_its
   EXPECT_EQ(info("a").error_type, "card_declined");
 }
 
-TEST_P(WorkflowFeature, What_is_thrown_is_told_with_its_text) {
+TEST_P(WorkflowDetail, What_is_thrown_is_told_with_its_text) {
   const Activity<int()> broken{
       "broken", []() -> int { throw std::runtime_error("no route"); }, {.retry = Retry::never()}};
   add(broken);
@@ -175,7 +175,7 @@ TEST_P(WorkflowFeature, A_failing_activity_is_tried_as_often_as_it_says) {
   EXPECT_EQ(stats("activities").dead, 0);
 }
 
-TEST_P(WorkflowFeature, An_activity_that_succeeds_at_last_has_succeeded) {
+TEST_P(WorkflowDetail, An_activity_that_succeeds_at_last_has_succeeded) {
   int attempts = 0;
   const Activity<int()> flaky{"flaky",
                               [&]() -> int {
@@ -187,7 +187,7 @@ TEST_P(WorkflowFeature, An_activity_that_succeeds_at_last_has_succeeded) {
   EXPECT_EQ(run(telling(flaky)), "4");
 }
 
-TEST_P(WorkflowFeature, Without_a_limit_it_is_tried_until_it_succeeds) {
+TEST_P(WorkflowDetail, Without_a_limit_it_is_tried_until_it_succeeds) {
   int attempts = 0;
   const Activity<int()> flaky{"flaky",
                               [&]() -> int {
@@ -223,7 +223,7 @@ class Attempts {
   const Activity<int()> activity;
 };
 
-TEST_P(WorkflowFeature, Fixed_waits_are_all_the_same) {
+TEST_P(WorkflowDetail, Fixed_waits_are_all_the_same) {
   const Attempts attempts(
       env(), {.attempts = 4, .backoff = Retry::Backoff::fixed, .first = 10s, .jitter_percent = 0});
   add(attempts.activity);
@@ -231,7 +231,7 @@ TEST_P(WorkflowFeature, Fixed_waits_are_all_the_same) {
   EXPECT_THAT(attempts.waits(), ElementsAre(10s, 10s, 10s));
 }
 
-TEST_P(WorkflowFeature, Linear_waits_grow_by_the_first_one) {
+TEST_P(WorkflowDetail, Linear_waits_grow_by_the_first_one) {
   const Attempts attempts(
       env(), {.attempts = 4, .backoff = Retry::Backoff::linear, .first = 10s, .jitter_percent = 0});
   add(attempts.activity);
@@ -247,7 +247,7 @@ TEST_P(WorkflowFeature, Exponential_waits_grow_by_the_factor_up_to_the_maximum) 
   EXPECT_THAT(attempts.waits(), ElementsAre(1s, 3s, 9s, 20s, 20s));
 }
 
-TEST_P(WorkflowFeature, Jitter_lengthens_a_wait_by_no_more_than_it_says) {
+TEST_P(WorkflowDetail, Jitter_lengthens_a_wait_by_no_more_than_it_says) {
   const Attempts attempts(
       env(),
       {.attempts = 40, .backoff = Retry::Backoff::fixed, .first = 100s, .jitter_percent = 20});
@@ -273,7 +273,7 @@ TEST(Retry, Waits_do_not_overflow) {
   }
 }
 
-TEST_P(WorkflowFeature, An_error_that_is_final_is_not_tried_again) {
+TEST_P(WorkflowDetail, An_error_that_is_final_is_not_tried_again) {
   const Activity<int()> broken{"broken",
                                []() -> int { throw ApplicationError("hopeless", "never").final(); },
                                {.retry = quick(9)}};
@@ -282,7 +282,7 @@ TEST_P(WorkflowFeature, An_error_that_is_final_is_not_tried_again) {
   EXPECT_EQ(env().attempts(), 1);
 }
 
-TEST_P(WorkflowFeature, Types_of_errors_can_be_final_by_policy) {
+TEST_P(WorkflowDetail, Types_of_errors_can_be_final_by_policy) {
   Retry retry = quick(9);
   retry.not_for = {"other", "hopeless"};
   int attempts = 0;
@@ -297,7 +297,7 @@ TEST_P(WorkflowFeature, Types_of_errors_can_be_final_by_policy) {
   EXPECT_EQ(attempts, 3);
 }
 
-TEST_P(WorkflowFeature, A_call_may_have_options_of_its_own) {
+TEST_P(WorkflowDetail, A_call_may_have_options_of_its_own) {
   const Activity<int()> broken{
       "broken", []() -> int { throw std::runtime_error("no"); }, {.retry = quick(9)}};
   add(broken);
@@ -340,7 +340,7 @@ TEST_P(WorkflowFeature, Progress_of_an_attempt_is_there_for_the_next) {
   EXPECT_EQ(run(telling(counting)), "3");
 }
 
-TEST_P(WorkflowFeature, An_input_that_cannot_be_read_fails_at_once) {
+TEST_P(WorkflowDetail, An_input_that_cannot_be_read_fails_at_once) {
   // Two programs that do not agree on a type.
   const Activity<int(std::string)> asked{"size"};
   add(Activity<int(Order)>{"size", [](const Order&) { return 1; }});
@@ -356,7 +356,7 @@ TEST_P(WorkflowFeature, An_input_that_cannot_be_read_fails_at_once) {
   EXPECT_EQ(env().attempts(), 1);
 }
 
-TEST_P(WorkflowFeature, A_result_that_cannot_be_read_is_an_error_of_the_call) {
+TEST_P(WorkflowDetail, A_result_that_cannot_be_read_is_an_error_of_the_call) {
   const Activity<int()> asked{"size"};
   add(Activity<Order()>{"size", [] { return Order{}; }});
   const WorkflowType<std::string()> type{"type", [asked](Workflow& wf) -> Task<std::string> {
@@ -369,7 +369,7 @@ TEST_P(WorkflowFeature, A_result_that_cannot_be_read_is_an_error_of_the_call) {
   EXPECT_EQ(run(type), "invalid_result");
 }
 
-TEST_P(WorkflowFeature, A_workflow_whose_input_cannot_be_read_fails) {
+TEST_P(WorkflowDetail, A_workflow_whose_input_cannot_be_read_fails) {
   const WorkflowType<int(Order)> type{"order", [](Workflow&, Order) -> Task<int> { co_return 1; }};
   add(type);
   StartRequest request;
@@ -440,7 +440,7 @@ TEST_P(WorkflowFeature, A_local_activity_that_fails_is_tried_again_after_its_wai
   EXPECT_EQ(count("a", EventKind::timer_fired), 2);
 }
 
-TEST_P(WorkflowFeature, A_local_activity_fails_for_good_as_another_does) {
+TEST_P(WorkflowDetail, A_local_activity_fails_for_good_as_another_does) {
   const Activity<int()> broken{
       "broken",
       []() -> int { throw card_declined("the bank said no", Decline{51}); },
@@ -456,7 +456,7 @@ TEST_P(WorkflowFeature, A_local_activity_fails_for_good_as_another_does) {
   EXPECT_EQ(count("a", EventKind::local_activity), 3);
 }
 
-TEST_P(WorkflowFeature, A_local_activity_that_waits_for_its_next_attempt_can_be_cancelled) {
+TEST_P(WorkflowDetail, A_local_activity_that_waits_for_its_next_attempt_can_be_cancelled) {
   const Activity<int()> broken{
       "broken", []() -> int { throw std::runtime_error("no"); }, {.retry = quick(0)}};
   const WorkflowType<int()> type{"local", [broken](Workflow& wf) -> Task<int> {

@@ -31,7 +31,7 @@ TEST_P(WorkflowFeature, A_cancelled_instance_ends_as_cancelled_with_the_reason) 
 
 // Behaviours: cancelled_activities_deleted_from_worker_queue,
 // batch_cancellation_deletes_multiple_activities
-TEST_P(WorkflowFeature, Activities_of_a_cancelled_instance_leave_their_queue) {
+TEST_P(WorkflowDetail, Activities_of_a_cancelled_instance_leave_their_queue) {
   const WorkflowType<void()> type{"many", [](Workflow& wf) -> Task<void> {
                                     std::vector<Future<int>> calls;
                                     for (int i = 0; i < 20; ++i)
@@ -81,7 +81,7 @@ TEST_P(WorkflowFeature, A_cancelled_workflow_cleans_up_under_a_shield) {
   EXPECT_EQ(took("a"), 3h);
 }
 
-TEST_P(WorkflowFeature, What_a_cancelled_workflow_calls_without_a_shield_is_cancelled_at_once) {
+TEST_P(WorkflowDetail, What_a_cancelled_workflow_calls_without_a_shield_is_cancelled_at_once) {
   const WorkflowType<std::string()> type{"again", [](Workflow& wf) -> Task<std::string> {
                                            int times = 0;
                                            for (int i = 0; i < 3; ++i) {
@@ -102,7 +102,7 @@ TEST_P(WorkflowFeature, What_a_cancelled_workflow_calls_without_a_shield_is_canc
   EXPECT_EQ(count("a", EventKind::activity_scheduled), 1);
 }
 
-TEST_P(WorkflowFeature, A_workflow_may_refuse_to_be_cancelled) {
+TEST_P(WorkflowDetail, A_workflow_may_refuse_to_be_cancelled) {
   const WorkflowType<std::string()> type{
       "stubborn", [](Workflow& wf) -> Task<std::string> {
         co_return co_await wf.shield([](Workflow& w) -> Task<std::string> {
@@ -121,7 +121,7 @@ TEST_P(WorkflowFeature, A_workflow_may_refuse_to_be_cancelled) {
   EXPECT_EQ(count("a", EventKind::cancel_requested), 1);
 }
 
-TEST_P(WorkflowFeature, A_cancel_reaches_what_was_spawned_and_what_that_called) {
+TEST_P(WorkflowDetail, A_cancel_reaches_what_was_spawned_and_what_that_called) {
   const WorkflowType<void()> type{"tree", [](Workflow& wf) -> Task<void> {
                                     const auto inner = [](Workflow& w) -> Task<void> {
                                       try {
@@ -153,7 +153,7 @@ TEST_P(WorkflowFeature, A_cancel_reaches_what_was_spawned_and_what_that_called) 
   EXPECT_EQ(stats("nobody").live(), 0);
 }
 
-TEST_P(WorkflowFeature, An_error_after_a_cancel_is_a_failure) {
+TEST_P(WorkflowDetail, An_error_after_a_cancel_is_a_failure) {
   const WorkflowType<void()> type{"fails", [](Workflow& wf) -> Task<void> {
                                     bool cancelled = false;
                                     try {
@@ -172,7 +172,7 @@ TEST_P(WorkflowFeature, An_error_after_a_cancel_is_a_failure) {
   EXPECT_EQ(ended("a").error_type, "dirty");
 }
 
-TEST_P(WorkflowFeature, A_cancelled_call_does_not_make_a_cancelled_workflow) {
+TEST_P(WorkflowDetail, A_cancelled_call_does_not_make_a_cancelled_workflow) {
   const WorkflowType<void()> type{"calls_off", [](Workflow& wf) -> Task<void> {
                                     auto call = wf.call(never_done);
                                     call.cancel("not wanted");
@@ -185,7 +185,7 @@ TEST_P(WorkflowFeature, A_cancelled_call_does_not_make_a_cancelled_workflow) {
   EXPECT_EQ(ended("a").error, "not wanted");
 }
 
-TEST_P(WorkflowFeature, A_cancel_before_the_first_turn_is_not_lost) {
+TEST_P(WorkflowDetail, A_cancel_before_the_first_turn_is_not_lost) {
   add(waiting_for_ever);
   start(waiting_for_ever, "a");
   ask_to_end(workflows(), "a");
@@ -194,7 +194,7 @@ TEST_P(WorkflowFeature, A_cancel_before_the_first_turn_is_not_lost) {
   EXPECT_EQ(Answer(store().stats("nobody")).error().code, Errc::not_found) << "nothing was called";
 }
 
-TEST_P(WorkflowFeature, A_cancel_of_a_delayed_start_ends_it_when_it_begins) {
+TEST_P(WorkflowDetail, A_cancel_of_a_delayed_start_ends_it_when_it_begins) {
   add(waiting_for_ever);
   start(waiting_for_ever, "a", {.delay = 5h});
   env().run_for(1h);
@@ -203,7 +203,7 @@ TEST_P(WorkflowFeature, A_cancel_of_a_delayed_start_ends_it_when_it_begins) {
   EXPECT_EQ(state("a"), InstanceState::cancelled);
 }
 
-TEST_P(WorkflowFeature, Only_what_runs_can_be_cancelled) {
+TEST_P(WorkflowDetail, Only_what_runs_can_be_cancelled) {
   EXPECT_EQ(Answer(workflows().cancel("nobody")).error().code, Errc::not_found);
   const WorkflowType<int()> type{"quick", [](Workflow&) -> Task<int> { co_return 1; }};
   run(type);
@@ -234,7 +234,7 @@ TEST_P(WorkflowFeature, A_cancelled_activity_leaves_its_queue_and_throws) {
 
 // Behaviours: cancelling_nonexistent_activities_is_idempotent,
 // same_activity_in_worker_items_and_cancelled_is_noop
-TEST_P(WorkflowFeature, A_call_that_is_cancelled_in_the_turn_that_makes_it_is_never_done) {
+TEST_P(WorkflowDetail, A_call_that_is_cancelled_in_the_turn_that_makes_it_is_never_done) {
   add(clean_up);
   const WorkflowType<int()> type{"off", [](Workflow& wf) -> Task<int> {
                                    auto call = wf.call(clean_up);
@@ -247,7 +247,7 @@ TEST_P(WorkflowFeature, A_call_that_is_cancelled_in_the_turn_that_makes_it_is_ne
   EXPECT_EQ(stats("workflow").live(), 0);
 }
 
-TEST_P(WorkflowFeature, A_call_that_is_done_cannot_be_cancelled) {
+TEST_P(WorkflowDetail, A_call_that_is_done_cannot_be_cancelled) {
   add(clean_up);
   const WorkflowType<int()> type{"done", [](Workflow& wf) -> Task<int> {
                                    auto call = wf.call(clean_up);
@@ -261,7 +261,7 @@ TEST_P(WorkflowFeature, A_call_that_is_done_cannot_be_cancelled) {
 }
 
 // An answer that was on its way when its call was cancelled.
-TEST_P(WorkflowFeature, An_answer_to_a_cancelled_call_is_ignored) {
+TEST_P(WorkflowDetail, An_answer_to_a_cancelled_call_is_ignored) {
   const Activity<int()> racing{"racing", [this] {
                                  // The workflow calls it off while it runs.
                                  send_event("a", "off", 1);
@@ -283,7 +283,7 @@ TEST_P(WorkflowFeature, An_answer_to_a_cancelled_call_is_ignored) {
   EXPECT_EQ(count("a", EventKind::activity_completed), 0);
 }
 
-TEST_P(WorkflowFeature, What_was_spawned_cleans_up_when_it_is_cancelled) {
+TEST_P(WorkflowDetail, What_was_spawned_cleans_up_when_it_is_cancelled) {
   const WorkflowType<std::string()> type{
       "spawned", [](Workflow& wf) -> Task<std::string> {
         auto spawned = wf.spawn([](Workflow& w) -> Task<int> {

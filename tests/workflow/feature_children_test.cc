@@ -55,7 +55,7 @@ TEST_P(WorkflowFeature, A_child_has_a_result_and_knows_its_parent) {
   EXPECT_EQ(info("a").parent, std::nullopt);
 }
 
-TEST_P(WorkflowFeature, A_child_that_fails_throws_with_its_error) {
+TEST_P(WorkflowDetail, A_child_that_fails_throws_with_its_error) {
   const WorkflowType<std::string()> type{"parent", [](Workflow& wf) -> Task<std::string> {
                                            try {
                                              co_await wf.child(refusing);
@@ -70,7 +70,7 @@ TEST_P(WorkflowFeature, A_child_that_fails_throws_with_its_error) {
   EXPECT_EQ(run(type), "refused because");
 }
 
-TEST_P(WorkflowFeature, Grandchildren_make_a_tree) {
+TEST_P(WorkflowDetail, Grandchildren_make_a_tree) {
   const WorkflowType<int(int)> nested{"nested", [](Workflow& wf, int depth) -> Task<int> {
                                         if (depth == 0) co_return 1;
                                         const WorkflowType<int(int)> same{"nested"};
@@ -95,7 +95,7 @@ TEST_P(WorkflowFeature, An_id_that_is_taken_is_refused_whatever_the_state_of_its
   EXPECT_THAT(Answer(workflows().children("a")).value(), IsEmpty());
 }
 
-TEST_P(WorkflowFeature, Of_two_children_with_one_id_the_second_is_refused) {
+TEST_P(WorkflowDetail, Of_two_children_with_one_id_the_second_is_refused) {
   const WorkflowType<std::string()> type{"parent", [](Workflow& wf) -> Task<std::string> {
                                            auto first = wf.child(doubling, 4, {.id = "twin"});
                                            auto second = wf.child(doubling, 5, {.id = "twin"});
@@ -114,7 +114,7 @@ TEST_P(WorkflowFeature, Of_two_children_with_one_id_the_second_is_refused) {
 }
 
 // What is decided after a refusal, in the same turn, is found again in a replay.
-TEST_P(WorkflowFeature, A_refused_child_does_not_confuse_a_replay) {
+TEST_P(WorkflowDetail, A_refused_child_does_not_confuse_a_replay) {
   const WorkflowType<std::string()> type{"parent", [](Workflow& wf) -> Task<std::string> {
                                            auto refused = wf.child(doubling, 4, {.id = "taken"});
                                            auto timer = wf.sleep(1h);
@@ -134,7 +134,7 @@ TEST_P(WorkflowFeature, A_refused_child_does_not_confuse_a_replay) {
   EXPECT_EQ(info("a").parked, std::nullopt);
 }
 
-TEST_P(WorkflowFeature, An_id_that_is_no_id_is_refused) {
+TEST_P(WorkflowDetail, An_id_that_is_no_id_is_refused) {
   const auto parent = parent_of(sleeping, {.id = "line\nfeed"});
   add(sleeping);
   EXPECT_THAT(run(parent), HasSubstr("refused: "));
@@ -162,7 +162,7 @@ WorkflowType<void()> leaving(WhenParentEnds when) {
           }};
 }
 
-TEST_P(WorkflowFeature, A_child_of_a_parent_that_has_ended_is_cancelled) {
+TEST_P(WorkflowDetail, A_child_of_a_parent_that_has_ended_is_cancelled) {
   add(sleeping);
   run(leaving(WhenParentEnds::cancel));
   EXPECT_EQ(state("child"), InstanceState::cancelled);
@@ -170,7 +170,7 @@ TEST_P(WorkflowFeature, A_child_of_a_parent_that_has_ended_is_cancelled) {
   EXPECT_EQ(took("child"), 1h);
 }
 
-TEST_P(WorkflowFeature, A_child_may_be_terminated_with_its_parent) {
+TEST_P(WorkflowDetail, A_child_may_be_terminated_with_its_parent) {
   const WorkflowType<std::string()> stubborn{
       "sleeping", [](Workflow& wf) -> Task<std::string> {
         co_return co_await wf.shield([](Workflow& w) -> Task<std::string> {
@@ -184,7 +184,7 @@ TEST_P(WorkflowFeature, A_child_may_be_terminated_with_its_parent) {
   EXPECT_EQ(stats("workflow").live(), 0) << "its timer goes with it";
 }
 
-TEST_P(WorkflowFeature, A_child_may_outlive_its_parent) {
+TEST_P(WorkflowDetail, A_child_may_outlive_its_parent) {
   add(sleeping);
   run(leaving(WhenParentEnds::keep));
   EXPECT_EQ(took("a"), 1h);
@@ -215,7 +215,7 @@ TEST_P(WorkflowFeature, Policies_hold_when_the_parent_is_terminated) {
 
 // --- When the child ends by force ---
 
-TEST_P(WorkflowFeature, A_child_that_is_cancelled_by_others_throws) {
+TEST_P(WorkflowDetail, A_child_that_is_cancelled_by_others_throws) {
   const auto parent = parent_of(sleeping, {.id = "child"});
   add(parent, sleeping);
   start(parent, "a");
@@ -225,7 +225,7 @@ TEST_P(WorkflowFeature, A_child_that_is_cancelled_by_others_throws) {
   EXPECT_THAT(ended("a").result, AllOf(HasSubstr("child cancelled: "), HasSubstr("by somebody")));
 }
 
-TEST_P(WorkflowFeature, A_child_that_is_terminated_throws) {
+TEST_P(WorkflowDetail, A_child_that_is_terminated_throws) {
   const auto parent = parent_of(sleeping, {.id = "child"});
   add(parent, sleeping);
   start(parent, "a");
@@ -246,7 +246,7 @@ TEST_P(WorkflowFeature, A_child_that_nobody_has_begun_with_can_be_terminated_too
   EXPECT_THAT(ended("a").result, AllOf(HasSubstr("child terminated: "), HasSubstr("by force")));
 }
 
-TEST_P(WorkflowFeature, A_child_has_a_time_of_its_own) {
+TEST_P(WorkflowDetail, A_child_has_a_time_of_its_own) {
   const auto parent = parent_of(sleeping, {.id = "child", .timeout = 5h});
   add(sleeping);
   EXPECT_THAT(run(parent), HasSubstr("child timed_out: "));
@@ -254,7 +254,7 @@ TEST_P(WorkflowFeature, A_child_has_a_time_of_its_own) {
   EXPECT_EQ(took("a"), 5h);
 }
 
-TEST_P(WorkflowFeature, A_child_can_be_called_off) {
+TEST_P(WorkflowDetail, A_child_can_be_called_off) {
   const WorkflowType<std::string()> type{"parent", [](Workflow& wf) -> Task<std::string> {
                                            auto child = wf.child(sleeping, {.id = "child"});
                                            co_await wf.sleep(1h);
@@ -291,7 +291,7 @@ TEST_P(WorkflowFeature, A_child_that_continues_as_new_still_reports_to_its_paren
   EXPECT_THAT(Answer(workflows().children("a")).value(), ElementsAre("c"));
 }
 
-TEST_P(WorkflowFeature, A_child_that_fails_after_it_continued_still_reports_to_its_parent) {
+TEST_P(WorkflowDetail, A_child_that_fails_after_it_continued_still_reports_to_its_parent) {
   const WorkflowType<int(int)> counting{"counting", [](Workflow& wf, int left) -> Task<int> {
                                           if (left == 0) throw ApplicationError("end", "here");
                                           co_return co_await wf.continue_as_new(left - 1);
@@ -309,7 +309,7 @@ TEST_P(WorkflowFeature, A_child_that_fails_after_it_continued_still_reports_to_i
 }
 
 // Behaviours: a child's id reused after continue-as-new (a later bug).
-TEST_P(WorkflowFeature, Children_of_two_executions_have_different_ids) {
+TEST_P(WorkflowDetail, Children_of_two_executions_have_different_ids) {
   const WorkflowType<int(int)> type{"parent", [](Workflow& wf, int sum) -> Task<int> {
                                       sum += co_await wf.child(doubling, 1);
                                       if (wf.execution() < 3)
@@ -321,7 +321,7 @@ TEST_P(WorkflowFeature, Children_of_two_executions_have_different_ids) {
   EXPECT_THAT(Answer(workflows().children("a")).value(), ElementsAre("a/1.1", "a/2.1", "a/3.1"));
 }
 
-TEST_P(WorkflowFeature, A_late_answer_of_an_earlier_run_is_ignored) {
+TEST_P(WorkflowDetail, A_late_answer_of_an_earlier_run_is_ignored) {
   // Both executions have a child under the same call number; that of the first outlives it.
   const WorkflowType<std::string(int)> echo{"echo", [](Workflow& wf, int n) -> Task<std::string> {
                                               co_await wf.sleep(n * 1h);
@@ -344,7 +344,7 @@ TEST_P(WorkflowFeature, A_late_answer_of_an_earlier_run_is_ignored) {
 
 // --- Versions ---
 
-TEST_P(WorkflowFeature, A_child_is_of_the_version_that_its_parent_names) {
+TEST_P(WorkflowDetail, A_child_is_of_the_version_that_its_parent_names) {
   const auto say = [](Workflow& wf) -> Task<int> { co_return static_cast<int>(wf.version()); };
   const WorkflowType<int()> one{"child", say, 1};
   const WorkflowType<int()> two{"child", say, 2};

@@ -29,7 +29,7 @@ TEST_P(WorkflowFeature, Each_continuation_is_an_execution_with_a_history_of_its_
   EXPECT_EQ(stats("workflow").live(), 0);
 }
 
-TEST_P(WorkflowFeature, A_thousand_continuations_are_nothing_special) {
+TEST_P(WorkflowDetail, A_thousand_continuations_are_nothing_special) {
   const int many = GetParam().store.name == "memory" ? 1'000 : 50;
   EXPECT_EQ(run(counting, many), many + 1);
   EXPECT_EQ(kinds("a").size(), 3) << "started, begun, completed";
@@ -74,7 +74,7 @@ TEST_P(WorkflowFeature, Status_and_state_are_kept) {
   EXPECT_EQ(shown("a", "gone"), "none");
 }
 
-TEST_P(WorkflowFeature, What_was_called_is_cancelled_by_continuing) {
+TEST_P(WorkflowDetail, What_was_called_is_cancelled_by_continuing) {
   add(never_done);
   const WorkflowType<int(int)> type{"calls", [](Workflow& wf, int left) -> Task<int> {
                                       auto call = wf.call(never_done);
@@ -89,7 +89,7 @@ TEST_P(WorkflowFeature, What_was_called_is_cancelled_by_continuing) {
   EXPECT_EQ(stats("workflow").live(), 0);
 }
 
-TEST_P(WorkflowFeature, A_timer_of_an_earlier_execution_does_not_fire_in_the_next) {
+TEST_P(WorkflowDetail, A_timer_of_an_earlier_execution_does_not_fire_in_the_next) {
   // Both have a timer under the same call number.
   const WorkflowType<int(int)> type{"timers", [](Workflow& wf, int left) -> Task<int> {
                                       const Time before = wf.now();
@@ -123,7 +123,7 @@ TEST_P(WorkflowFeature, A_continuation_may_be_of_another_version) {
   EXPECT_EQ(history("a", 2).front().name, "upgrade@2");
 }
 
-TEST_P(WorkflowFeature, A_continuation_of_a_version_that_nobody_has_waits_for_it) {
+TEST_P(WorkflowDetail, A_continuation_of_a_version_that_nobody_has_waits_for_it) {
   const WorkflowType<int(int)> one{"upgrade", [](Workflow& wf, int n) -> Task<int> {
                                      co_return co_await wf.continue_as_new(n + 1, 2);
                                    }};
@@ -137,7 +137,7 @@ TEST_P(WorkflowFeature, A_continuation_of_a_version_that_nobody_has_waits_for_it
   EXPECT_EQ(value_of(handle), 2);
 }
 
-TEST_P(WorkflowFeature, Without_an_input_a_workflow_continues_without_one) {
+TEST_P(WorkflowDetail, Without_an_input_a_workflow_continues_without_one) {
   const WorkflowType<int()> type{"none", [](Workflow& wf) -> Task<int> {
                                    const int count = wf.get<int>("count").value_or(0) + 1;
                                    wf.set("count", count);
@@ -147,7 +147,7 @@ TEST_P(WorkflowFeature, Without_an_input_a_workflow_continues_without_one) {
   EXPECT_EQ(run(type), 3);
 }
 
-TEST_P(WorkflowFeature, The_time_of_the_run_goes_on_over_continuations) {
+TEST_P(WorkflowDetail, The_time_of_the_run_goes_on_over_continuations) {
   const WorkflowType<void()> type{"for_ever", [](Workflow& wf) -> Task<void> {
                                     co_await wf.sleep(1h);
                                     co_await wf.continue_as_new();
@@ -161,7 +161,7 @@ TEST_P(WorkflowFeature, The_time_of_the_run_goes_on_over_continuations) {
   EXPECT_EQ(stats("workflow").live(), 0);
 }
 
-TEST_P(WorkflowFeature, A_cancel_between_two_executions_is_not_lost) {
+TEST_P(WorkflowDetail, A_cancel_between_two_executions_is_not_lost) {
   const WorkflowType<int(int)> type{"slow", [](Workflow& wf, int left) -> Task<int> {
                                       if (left > 0) co_return co_await wf.continue_as_new(left - 1);
                                       co_await wf.sleep(100h);
@@ -174,7 +174,7 @@ TEST_P(WorkflowFeature, A_cancel_between_two_executions_is_not_lost) {
   EXPECT_EQ(ended("a").state, InstanceState::cancelled);
 }
 
-TEST_P(WorkflowFeature, A_deep_coroutine_may_continue_as_new) {
+TEST_P(WorkflowDetail, A_deep_coroutine_may_continue_as_new) {
   const WorkflowType<int(int)> type{"deep", [](Workflow& wf, int left) -> Task<int> {
                                       const auto deep = [](Workflow& w, int left) -> Task<int> {
                                         co_await w.sleep(1h);

@@ -35,7 +35,7 @@ TEST_P(WorkflowFeature, An_event_wakes_who_waits_for_it) {
   EXPECT_EQ(ended("a").result, "ann yes");
 }
 
-TEST_P(WorkflowFeature, Events_come_in_the_order_in_which_they_were_sent) {
+TEST_P(WorkflowDetail, Events_come_in_the_order_in_which_they_were_sent) {
   add(collecting);
   start(collecting, "a", 5);
   env().run();
@@ -60,7 +60,7 @@ TEST_P(WorkflowFeature, Events_that_come_before_the_start_wait_for_it) {
   EXPECT_EQ(ended("a").result, "xyz");
 }
 
-TEST_P(WorkflowFeature, Events_that_come_before_they_are_awaited_wait_for_that) {
+TEST_P(WorkflowDetail, Events_that_come_before_they_are_awaited_wait_for_that) {
   const WorkflowType<std::string()> type{"late", [](Workflow& wf) -> Task<std::string> {
                                            co_await wf.sleep(10h);
                                            std::string all = co_await wf.event<Bytes>("one");
@@ -79,7 +79,7 @@ TEST_P(WorkflowFeature, Events_that_come_before_they_are_awaited_wait_for_that) 
   EXPECT_EQ(ended("a").result, "ACB");
 }
 
-TEST_P(WorkflowFeature, Names_have_mailboxes_of_their_own) {
+TEST_P(WorkflowDetail, Names_have_mailboxes_of_their_own) {
   const WorkflowType<std::string()> type{"names", [](Workflow& wf) -> Task<std::string> {
                                            const auto [a, b] = co_await wf.all_of(
                                                wf.event<Bytes>("first"), wf.event<Bytes>("second"));
@@ -97,7 +97,7 @@ TEST_P(WorkflowFeature, Names_have_mailboxes_of_their_own) {
   EXPECT_EQ(ended("a").result, "12");
 }
 
-TEST_P(WorkflowFeature, Several_that_wait_for_one_name_are_served_in_the_order_of_waiting) {
+TEST_P(WorkflowDetail, Several_that_wait_for_one_name_are_served_in_the_order_of_waiting) {
   const WorkflowType<std::string()> type{"waiters", [](Workflow& wf) -> Task<std::string> {
                                            auto first = wf.event<Bytes>("e");
                                            auto second = wf.event<Bytes>("e");
@@ -113,7 +113,7 @@ TEST_P(WorkflowFeature, Several_that_wait_for_one_name_are_served_in_the_order_o
   EXPECT_EQ(ended("a").result, "12");
 }
 
-TEST_P(WorkflowFeature, An_event_that_lost_the_race_is_there_for_the_next_who_waits) {
+TEST_P(WorkflowDetail, An_event_that_lost_the_race_is_there_for_the_next_who_waits) {
   const WorkflowType<std::string()> type{"race", [](Workflow& wf) -> Task<std::string> {
                                            const auto first = co_await wf.first_of(
                                                wf.event<Bytes>("e"), wf.sleep(1h));
@@ -128,7 +128,7 @@ TEST_P(WorkflowFeature, An_event_that_lost_the_race_is_there_for_the_next_who_wa
   EXPECT_EQ(ended("a").result, "late");
 }
 
-TEST_P(WorkflowFeature, An_event_before_its_deadline_wins) {
+TEST_P(WorkflowDetail, An_event_before_its_deadline_wins) {
   const WorkflowType<bool()> type{"race", [](Workflow& wf) -> Task<bool> {
                                     const auto first = co_await wf.first_of(
                                         wf.event<bool>("approved"), wf.sleep(24h));
@@ -143,7 +143,7 @@ TEST_P(WorkflowFeature, An_event_before_its_deadline_wins) {
   EXPECT_EQ(took("a"), 23h);
 }
 
-TEST_P(WorkflowFeature, An_event_that_cannot_be_read_is_an_error_of_who_waits) {
+TEST_P(WorkflowDetail, An_event_that_cannot_be_read_is_an_error_of_who_waits) {
   const WorkflowType<std::string()> type{"typed", [](Workflow& wf) -> Task<std::string> {
                                            std::string all;
                                            try {
@@ -162,7 +162,7 @@ TEST_P(WorkflowFeature, An_event_that_cannot_be_read_is_an_error_of_who_waits) {
   EXPECT_EQ(ended("a").result, "invalid_result bob");
 }
 
-TEST_P(WorkflowFeature, An_event_for_an_instance_that_has_ended_is_refused) {
+TEST_P(WorkflowDetail, An_event_for_an_instance_that_has_ended_is_refused) {
   add(collecting);
   start(collecting, "a", 0);
   env().run();
@@ -172,7 +172,7 @@ TEST_P(WorkflowFeature, An_event_for_an_instance_that_has_ended_is_refused) {
 }
 
 // Behaviours: an event raced by replay (a later bug).
-TEST_P(WorkflowFeature, Events_beside_answers_are_neither_lost_nor_doubled) {
+TEST_P(WorkflowDetail, Events_beside_answers_are_neither_lost_nor_doubled) {
   const Activity<int(int)> work{"work", [this](int n) {
                                   send_event("a", "e", std::to_string(n));
                                   return n;

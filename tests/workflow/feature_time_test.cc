@@ -17,7 +17,7 @@ TEST_P(WorkflowFeature, A_sleep_takes_as_long_as_it_says) {
   EXPECT_EQ(took("a"), 365 * 24h);
 }
 
-TEST_P(WorkflowFeature, A_sleep_of_nothing_or_less_ends_at_once) {
+TEST_P(WorkflowDetail, A_sleep_of_nothing_or_less_ends_at_once) {
   const WorkflowType<void()> type{"sleep", [](Workflow& wf) -> Task<void> {
                                     co_await wf.sleep(0s);
                                     co_await wf.sleep(-5s);
@@ -27,7 +27,7 @@ TEST_P(WorkflowFeature, A_sleep_of_nothing_or_less_ends_at_once) {
   EXPECT_EQ(took("a"), 0s);
 }
 
-TEST_P(WorkflowFeature, A_sleep_until_a_time_ends_at_that_time) {
+TEST_P(WorkflowDetail, A_sleep_until_a_time_ends_at_that_time) {
   const Time wanted = env().now() + 36h;
   const WorkflowType<void()> type{"sleep", [wanted](Workflow& wf) -> Task<void> {
                                     co_await wf.sleep(1h);
@@ -38,7 +38,7 @@ TEST_P(WorkflowFeature, A_sleep_until_a_time_ends_at_that_time) {
   EXPECT_EQ(env().now(), wanted);
 }
 
-TEST_P(WorkflowFeature, Timers_fire_in_the_order_of_their_times) {
+TEST_P(WorkflowDetail, Timers_fire_in_the_order_of_their_times) {
   const WorkflowType<std::string()> type{"timers", [](Workflow& wf) -> Task<std::string> {
                                            std::string log;
                                            const auto note = [](Workflow& w, std::string& log,
@@ -55,7 +55,7 @@ TEST_P(WorkflowFeature, Timers_fire_in_the_order_of_their_times) {
   EXPECT_EQ(run(type), "12345");
 }
 
-TEST_P(WorkflowFeature, Nothing_happens_before_a_timer_is_due) {
+TEST_P(WorkflowDetail, Nothing_happens_before_a_timer_is_due) {
   const WorkflowType<void()> type{"sleep",
                                   [](Workflow& wf) -> Task<void> { co_await wf.sleep(10h); }};
   add(type);
@@ -68,7 +68,7 @@ TEST_P(WorkflowFeature, Nothing_happens_before_a_timer_is_due) {
   EXPECT_EQ(state("a"), InstanceState::completed);
 }
 
-TEST_P(WorkflowFeature, A_cancelled_timer_never_fires) {
+TEST_P(WorkflowDetail, A_cancelled_timer_never_fires) {
   const WorkflowType<int()> type{"sleep", [](Workflow& wf) -> Task<int> {
                                    auto timer = wf.sleep(1h);
                                    timer.cancel("not wanted");
@@ -112,7 +112,7 @@ TEST_P(WorkflowFeature, Now_random_and_uuid_are_the_same_in_every_replay) {
   }
 }
 
-TEST_P(WorkflowFeature, No_two_instances_and_no_two_runs_see_the_same_chance) {
+TEST_P(WorkflowDetail, No_two_instances_and_no_two_runs_see_the_same_chance) {
   const WorkflowType<std::string()> type{
       "chance", [](Workflow& wf) -> Task<std::string> { co_return wf.uuid(); }};
   add(type);
@@ -132,7 +132,7 @@ TEST_P(WorkflowFeature, No_two_instances_and_no_two_runs_see_the_same_chance) {
   EXPECT_THAT(seen, SizeIs(5));
 }
 
-TEST_P(WorkflowFeature, Executions_of_one_instance_see_different_chance) {
+TEST_P(WorkflowDetail, Executions_of_one_instance_see_different_chance) {
   const WorkflowType<Names(Names)> type{"chance", [](Workflow& wf, Names seen) -> Task<Names> {
                                           seen.push_back(wf.uuid());
                                           if (seen.size() < 4) {
@@ -144,7 +144,7 @@ TEST_P(WorkflowFeature, Executions_of_one_instance_see_different_chance) {
   EXPECT_THAT(std::set<std::string>(seen.begin(), seen.end()), SizeIs(4));
 }
 
-TEST_P(WorkflowFeature, Now_does_not_move_while_the_code_runs_and_never_goes_back) {
+TEST_P(WorkflowDetail, Now_does_not_move_while_the_code_runs_and_never_goes_back) {
   std::vector<Time> times;
   const Activity<void()> slow{"slow", [this] { env().clock()->advance(7s); }};
   add(slow);

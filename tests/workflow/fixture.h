@@ -47,8 +47,9 @@ struct Way {
   conformance::StoreUnderTest store;
 };
 void PrintTo(const Way& way, std::ostream* out);
-// In memory in all modes; once on each other kind of store.
+// In memory in all modes; once on each other kind of store, or on none but the quickest of them.
 std::vector<Way> ways();
+std::vector<Way> quick_ways();
 
 // What a workflow can do, in the environment that users have for their tests. Time is virtual; one
 // thread does everything.
@@ -128,6 +129,10 @@ class WorkflowFeature : public ::testing::TestWithParam<Way> {
   std::string url_;
   std::unique_ptr<WorkflowTest> env_;
 };
+
+// The same for what has more to do with the code than with the store: not on the stores that take
+// long to open.
+class WorkflowDetail : public WorkflowFeature {};
 
 // The kind of an error with its text: what workflows that are tested have as a result.
 std::string said(const WorkflowError& error);
