@@ -233,6 +233,7 @@ class Workflows {
                                         Bytes input, StartOptions options);
   Result<void> send_event_raw(std::string_view id, std::string event, Bytes value);
   Result<std::uint64_t> remove_old_executions(const std::string& id);
+  Result<std::optional<std::size_t>> prune_one(const std::string& id, bool dry_run);
 
   Store* store_;
   WorkflowsOptions options_;

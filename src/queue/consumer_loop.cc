@@ -175,7 +175,7 @@ void Consumer::Loop::run_worker() {
   std::stop_source stop;
   Lock lock(mutex_);
   while (true) {
-    if (handlers_are_quick() || (waiting_.empty() && !finished_.empty())) help(lock);
+    if (handlers_are_quick()) help(lock);
     if (waiting_.empty() && !stopping_) {
       ++idle_workers_;
       work_.wait(lock, [&] { return stopping_ || !waiting_.empty() || may_lease(); });
@@ -257,13 +257,14 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
   } else {
     held->label = work.own_label();
     held->park = work.own_park();
-    // With nothing else to do, the worker commits by itself: see run_worker.
-    commits_itself_ = waiting_.empty() && finished_.empty() && !stopping_;
+    // With nothing else in hand, the worker commits by itself. Otherwise it goes on, and what is
+    // finished while one commit syncs is committed together.
+    commits_itself_ = held_.size() == 1 && !stopping_;
     handled(held, messages, work.fates(), std::move(verdict), std::move(work.own_transaction()));
-    commits_itself_ = false;
   }
   leave_lane(held);
   if (stopping_) changed_.notify_all();
+  if (std::exchange(commits_itself_, false) && !finished_.empty()) commit_some(lock);
 }
 
 Verdict Consumer::Loop::call_handler(Work& work) {

@@ -324,6 +324,40 @@ Result<std::vector<std::string>> Workflows::remove(std::string_view id, RemoveOp
   return std::unexpected(last);
 }
 
+namespace {
+
+// Executions before the last one that are still there: earlier prunings have removed some.
+std::uint64_t count_old_executions(Store& store, const std::string& queue, const std::string& id,
+                                   std::uint64_t last) {
+  std::uint64_t count = 0;
+  for (std::uint64_t number = last; number > 1; --number, ++count) {
+    const HistoryQuery query{.queue = queue, .key = id, .execution = number - 1, .limit = 1};
+    if (!store.history(query)) break;
+  }
+  return count;
+}
+
+}  // namespace
+
+// How many instances go with this one, itself included; none if one of them is in the way.
+Result<std::optional<std::size_t>> Workflows::prune_one(const std::string& id, bool dry_run) {
+  if (!dry_run) {
+    const auto removed = remove(id);
+    if (removed) return removed->size();
+    const bool in_the_way =  // a child still runs, or somebody else was here
+        removed.error().code == Errc::in_use || removed.error().code == Errc::not_found;
+    if (in_the_way) return std::nullopt;
+    return std::unexpected(removed.error());
+  }
+  const auto ids = tree(id);
+  if (!ids) return std::unexpected(ids.error());
+  for (const std::string& each : *ids) {
+    const auto info = get(each);
+    if (!info || !has_ended(info->state)) return std::nullopt;
+  }
+  return ids->size();
+}
+
 Result<PruneReport> Workflows::prune(const PruneOptions& options) {
   PruneReport report;
   const Time before = store_->now() - options.older_than;
@@ -337,25 +371,21 @@ Result<PruneReport> Workflows::prune(const PruneOptions& options) {
       if (report.ids.size() >= options.limit) break;
       if (options.old_executions) {
         if (info.execution <= 1) continue;
-        if (!options.dry_run) {
-          const auto removed = remove_old_executions(info.id);
-          if (!removed) return std::unexpected(removed.error());
-          report.executions += *removed;
-        }
-        report.ids.push_back(info.id);
-        continue;
+        const auto removed = options.dry_run
+                                 ? Result<std::uint64_t>(count_old_executions(
+                                       *store_, options_.queue, info.id, info.execution))
+                                 : remove_old_executions(info.id);
+        if (!removed) return std::unexpected(removed.error());
+        if (*removed == 0) continue;
+        report.executions += *removed;
+      } else {
+        // Children go with their parents.
+        if (!info.ended_at || *info.ended_at > before || info.parent) continue;
+        const auto removed = prune_one(info.id, options.dry_run);
+        if (!removed) return std::unexpected(removed.error());
+        if (!*removed) continue;
+        report.instances += **removed;
       }
-      if (!info.ended_at || *info.ended_at > before || info.parent) continue;
-      if (options.dry_run) {
-        ++report.instances;
-        report.ids.push_back(info.id);
-        continue;
-      }
-      const auto removed = remove(info.id);
-      if (!removed && removed.error().code == Errc::in_use) continue;  // a child still runs
-      if (!removed && removed.error().code == Errc::not_found) continue;
-      if (!removed) return std::unexpected(removed.error());
-      report.instances += removed->size();
       report.ids.push_back(info.id);
     }
     if (!page->more || page->items.empty()) break;
@@ -369,14 +399,8 @@ Result<std::uint64_t> Workflows::remove_old_executions(const std::string& id) {
     if (!lane) return std::unexpected(lane.error());
     const Lease& lease = lane->lease();
     const std::uint64_t last = lease.history ? lease.history->execution.number : 0;
-    if (last <= 1) return 0;
-    // Those that are there: earlier prunings have removed some.
-    std::uint64_t count = 0;
-    for (std::uint64_t number = last - 1; number > 0; --number, ++count) {
-      const auto found =
-          store_->history({.queue = options_.queue, .key = id, .execution = number, .limit = 1});
-      if (!found) break;
-    }
+    const std::uint64_t count = count_old_executions(*store_, options_.queue, id, last);
+    if (count == 0) return 0;
     Transaction transaction;
     transaction.remove_histories.push_back({.token = lease.token, .through_execution = last - 1});
     transaction.settles.push_back(lane->give_back());

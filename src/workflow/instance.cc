@@ -76,8 +76,9 @@ Instance::~Instance() {
   ready_.clear();
   root_fiber_.reset();
   current_.reset();
-  while (!fibers_.empty())
-    fibers_.pop_back();
+  // A coroutine holds what it waits for, and that knows who waits: here the circle is cut.
+  for (auto fiber = fibers_.rbegin(); fiber != fibers_.rend(); ++fiber)
+    (*fiber)->task.reset();
 }
 
 // --- Events go in ---
@@ -265,6 +266,7 @@ void Instance::run_until_all_wait() {
     // A fiber that is done has no more to resume, but its frame may hold what waits for others.
     if (next.fiber->done && next.fiber != root_fiber_) {
       std::erase(fibers_, next.fiber);
+      next.fiber->task.reset();
     }
   }
 }
