@@ -7,9 +7,9 @@ build/tidy, which is configured without precompiled headers and never built, so 
 an #include is found here too.
 
 Most of the time goes into the headers of others. So when many files are to be checked, those of one
-folder are checked together, as if they were one file: several times faster. A group with a complaint,
-or with names that clash, is divided until it is known which file is to blame; only forgotten includes
-can hide behind another file of the group.
+folder are checked together, as if they were one file: several times faster. Files that give the same
+name to something of their own are kept apart; a group with a complaint is divided until it is known
+which file is to blame. Only forgotten includes can hide behind another file of the group.
 """
 
 import concurrent.futures
@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -27,8 +28,23 @@ from tree import Tree
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "tidy"
 GROUPS = BUILD / "groups"
-GROUP_MAX = 8
+GROUP_MAX = 12
 PROGRAM = "clang-tidy-19"
+# What a file may define for itself, at the left margin: types, constants, functions, tests.
+TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|using) (?!namespace)(\w+)\b(?!::)", re.M)
+TEST = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+), *(\w+)", re.M)
+SUITE = re.compile(r"^INSTANTIATE_TEST_SUITE_P\(\s*(\w+)", re.M)
+VALUE = re.compile(r"^(?:inline |static |extern |thread_local )*(?:constexpr|const|constinit) [^=({;]*?(\w+)"
+                   r"(?:\[\w*\])?(?: =|\{|\(|;)", re.M)
+FUNCTION = re.compile(r"^[A-Za-z_][^\n=;#/(]* [&*]?(\w+)\(", re.M)
+
+
+def own_names(text):
+    """Names that would clash if another file had them too; rather too many than too few."""
+    names = set(TYPE.findall(text)) | set(SUITE.findall(text)) | set(VALUE.findall(text))
+    names |= {"_".join(test) for test in TEST.findall(text)}
+    names |= set(FUNCTION.findall(text))
+    return names - {"int", "string", "strand", "TEST", "TEST_F", "TEST_P", "STRAND_JSON", "INSTANTIATE_TEST_SUITE_P"}
 
 
 def fingerprint(tree, name, command, common):
@@ -63,7 +79,7 @@ def run_tidy(arguments):
 def check_group(files):
     """The complaints about some files of one family; remembers which passed."""
     if len(files) == 1:
-        complaints = run_tidy(["-p", BUILD, files[0].name])
+        complaints = run_tidy([files[0].name, "--", *files[0].flags])
     else:
         source = GROUPS / f"{files[0].marker.name}.cc"
         source.write_text("".join(f'#include "{ROOT / file.name}"\n' for file in files))
@@ -83,11 +99,18 @@ def grouped(files):
     """Files that are checked together: each alone when they are few."""
     if len(files) <= GROUP_MAX:
         return [[file] for file in files]
-    families = {}
+    families = {}  # of groups, each with the names that its files have
     for file in files:
-        families.setdefault(file.family, []).append(file)
-    return [family[i:i + GROUP_MAX]
-            for family in families.values() for i in range(0, len(family), GROUP_MAX)]
+        names = own_names((ROOT / file.name).read_text())
+        groups = families.setdefault(file.family, [])
+        for group, taken in groups:
+            if len(group) < GROUP_MAX and not names & taken:
+                group.append(file)
+                taken |= names
+                break
+        else:
+            groups.append(([file], names))
+    return [group for groups in families.values() for group, _ in groups]
 
 
 def check_tree(wanted, jobs):
@@ -97,12 +120,15 @@ def check_tree(wanted, jobs):
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, check=True).stdout
     common = version + (ROOT / ".clang-tidy").read_bytes()
     tree = Tree(ROOT)
-    waiting, fresh = [], set()
+    waiting, fresh, seen = [], set(), set()
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])
         name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else ""
         if name not in tree.files or (wanted and name not in wanted):
             continue
+        if name in seen or "-DSTRAND_PLANT" in entry["command"].split():
+            continue  # for another program, or with bugs in it
+        seen.add(name)
         marker = cache / fingerprint(tree, name, entry["command"], common)
         fresh.add(marker.name)
         if not marker.exists():
