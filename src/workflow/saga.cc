@@ -1,4 +1,5 @@
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -72,19 +73,25 @@ Task<void> undo_step(Workflow& wf, std::shared_ptr<SagaState> saga, std::size_t 
   }
 }
 
+// The last step that is done and can be undone. Asked for again each time: a step that was under
+// way when undoing began may be done meanwhile.
+std::optional<std::size_t> next_to_undo(const SagaState& saga) {
+  const std::size_t count = saga.steps.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t index = STRAND_PLANTED("saga-undoes-forward") ? i : count - 1 - i;
+    const SagaState::Step& step = saga.steps[index];
+    if (step.undo && step.shown.status == StepStatus::completed) return index;
+  }
+  return std::nullopt;
+}
+
 Task<void> undo_all(Workflow& wf, std::shared_ptr<SagaState> saga, std::string reason) {
   Instance& instance = wf.instance();
   saga->shown.status = SagaStatus::compensating;
   saga->shown.reason = std::move(reason);
   instance.saga_changed(*saga);
-  const std::size_t count = saga->steps.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t index = STRAND_PLANTED("saga-undoes-forward") ? i : count - 1 - i;
-    const SagaState::Step& step = saga->steps[index];
-    if (step.undo && step.shown.status == StepStatus::completed) {
-      co_await undo_step(wf, saga, index);
-    }
-  }
+  while (const auto index = next_to_undo(*saga))
+    co_await undo_step(wf, saga, *index);
   saga->shown.status = SagaStatus::failed;
   saga->shown.ended_at = wf.now();
   instance.saga_changed(*saga);
@@ -159,6 +166,10 @@ void Saga::end_step(std::size_t number, std::shared_ptr<const workflow::Activity
   step.shown.status = StepStatus::completed;
   step.shown.completed_at = wf_.now();
   wf_.instance().saga_changed(*state_, number);
+  if (state_->shown.status != SagaStatus::failed) return;
+  // The others are undone already: this one came too late.
+  state_->shown.status = SagaStatus::in_progress;
+  wf_.instance().undo_saga(state_, state_->shown.reason.value_or(""));
 }
 
 Task<void> Saga::fail_step(std::size_t number, std::exception_ptr error) {

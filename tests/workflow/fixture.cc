@@ -116,7 +116,7 @@ QueueStats WorkflowFeature::stats(const std::string& queue) {
 const Activity<int()> never_done{
     "never_done",
     []() -> int { throw std::runtime_error("not now"); },
-    {.queue = "nobody", .retry = {.attempts = 0, .first = 24h * 1'000, .max = 24h * 1'000}}};
+    {.queue = "nobody", .retry = {.attempts = 20, .first = 24h * 1'000, .max = 24h * 1'000}}};
 
 std::string said(const WorkflowError& error) {
   return std::string(to_string(error.kind())) + ": " + error.what();

@@ -137,8 +137,8 @@ class WorkflowDetail : public WorkflowFeature {};
 // The kind of an error with its text: what workflows that are tested have as a result.
 std::string said(const WorkflowError& error);
 
-// Waits in the queue "nobody" until it is cancelled: its first attempt fails, and the next is years
-// away. Who calls it must not let time pass without end.
+// Waits in the queue "nobody" until it is cancelled: its first attempt fails, the next is years
+// away, and there are twenty of them.
 extern const Activity<int()> never_done;
 
 }  // namespace workflow_tests

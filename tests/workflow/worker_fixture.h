@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,33 @@
 #include "workflow/fixture.h"
 
 namespace strand::workflow_tests {
+
+// Longer than anything takes on a machine that has much else to do.
+inline constexpr auto patience = std::chrono::seconds{20};
+
+// Opens a gate when a test ends, however it does: what waits behind it must not hold up its worker.
+// Declared behind the worker.
+class OpenAtEnd {
+ public:
+  explicit OpenAtEnd(Gate& gate) : gate_(gate) {}
+  OpenAtEnd(const OpenAtEnd&) = delete;
+  OpenAtEnd& operator=(const OpenAtEnd&) = delete;
+  ~OpenAtEnd() { gate_.open(); }
+
+ private:
+  Gate& gate_;
+};
+
+// False: it took too long.
+template <class Condition>
+[[nodiscard]] bool comes_true(Condition condition) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 // Workers with threads, on a store in memory under a manual clock. What depends on threads waits
 // for what they write down, never for a while.
@@ -53,7 +82,7 @@ class Workers : public ::testing::Test {
   }
   // Waits for the end, in real time.
   Ended ended(const std::string& id) {
-    const auto end = Answer(workflows_->wait(id, 60s)).value();
+    const auto end = Answer(workflows_->wait(id, patience)).value();
     if (!end) throw std::runtime_error("instance " + id + " has not ended");
     return *end;
   }

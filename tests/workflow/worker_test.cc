@@ -104,6 +104,7 @@ TEST_F(Workers, An_attempt_that_takes_too_long_is_settled_although_its_function_
                                 {.retry = Retry::never(), .timeout = 10s}};
   const auto type = telling(hanging);
   const auto worker = work({type}, {hanging});
+  const OpenAtEnd open_at_end(go_on);
   start(type, "a");
   running.wait();
   clock_->advance(9s);
@@ -128,14 +129,14 @@ TEST_F(Workers, An_attempt_that_is_silent_for_too_long_is_tried_again_elsewhere)
                                {.retry = quick(3), .heartbeat = 10s}};
   const auto type = telling(silent);
   const auto worker = work({type}, {silent});
+  const OpenAtEnd open_at_end(go_on);
   start(type, "a");
   attempts.wait_for(1);
   // Its worker lives, and holds its lease: for ten seconds from the beginning, and renewed.
   clock_->advance(6s);
   renewals_.wait_for(2);
   clock_->advance(4s);
-  while (stats("activities").backoff == 0)
-    std::this_thread::yield();
+  ASSERT_TRUE(comes_true([&] { return stats("activities").backoff == 1; }));
   clock_->advance(1ms);
   EXPECT_EQ(ended("a").result, "7");
   go_on.open();
@@ -193,14 +194,14 @@ TEST_F(Workers, Progress_is_kept_across_attempts_and_goes_with_the_call) {
 TEST_F(Workers, An_activity_is_told_when_its_result_is_not_wanted_any_more) {
   Gate running;
   Notes<std::string> notes;
-  const Activity<int()> waiting{"waiting", [&](ActivityContext& context) -> int {
-                                  running.open();
-                                  // Until told, which also its heartbeat says.
-                                  while (!context.stop_token().stop_requested())
-                                    std::this_thread::yield();
-                                  notes.add(context.heartbeat() ? "go on" : "stop");
-                                  return 1;
-                                }};
+  const Activity<int()> waiting{
+      "waiting", [&](ActivityContext& context) -> int {
+        running.open();
+        // Until told, which also its heartbeat says.
+        EXPECT_TRUE(comes_true([&] { return context.stop_token().stop_requested(); }));
+        notes.add(context.heartbeat() ? "go on" : "stop");
+        return 1;
+      }};
   const WorkflowType<std::string()> type = telling(waiting);
   const auto worker = work({type}, {waiting});
   start(type, "a");
