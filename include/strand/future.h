@@ -140,7 +140,8 @@ class [[nodiscard("await it, or keep it for later")]] Future {
 
   [[nodiscard]] bool done() const { return call_->done(); }
   // Ends it, unless it has ended: an activity is taken from its queue, or told to stop; a timer is
-  // dropped; a child, or what was spawned, is cancelled. Awaiting it throws Cancelled.
+  // dropped; a child (unless it is to be kept), or what was spawned, is cancelled. Awaiting it
+  // throws Cancelled.
   void cancel(const std::string& reason = "cancelled by the workflow") { call_->cancel(reason); }
 
   template <bool take>

@@ -72,7 +72,7 @@ struct WorkflowTypes<Task<R> (*)(Workflow&, In...)> {
 };
 
 struct ActivityCall {
-  const ActivityDefinition& activity;
+  std::shared_ptr<const ActivityDefinition> activity;
   Bytes input;
   const ActivityOptions& options;
 };
@@ -391,7 +391,7 @@ class Workflow {
                      const std::optional<ActivityOptions>& options, Where where) {
     auto call = std::make_shared<workflow::CallFor<R>>(instance_);
     call_activity(
-        call, {*activity.definition(), std::move(input), options ? *options : activity.options()},
+        call, {activity.definition(), std::move(input), options ? *options : activity.options()},
         where);
     return Future<R>(std::move(call));
   }
@@ -400,7 +400,7 @@ class Workflow {
                       const std::optional<ActivityOptions>& options, Where where) {
     auto call = std::make_shared<workflow::CallFor<R>>(instance_);
     run_local(call,
-              {*activity.definition(), std::move(input), options ? *options : activity.options()},
+              {activity.definition(), std::move(input), options ? *options : activity.options()},
               where);
     return Future<R>(std::move(call));
   }
@@ -542,6 +542,7 @@ Future<std::variant<Workflow::Stored<T>...>> Workflow::first_of_futures(
 
 template <class T>
 Future<std::size_t> Workflow::first_of(std::vector<Future<T>> futures, Others others) {
+  if (futures.empty()) throw ApplicationError("nothing_to_await", "the first of none never comes");
   auto whole = std::make_shared<workflow::CallFor<std::size_t>>(instance_);
   std::vector<std::shared_ptr<workflow::Call>> parts;
   for (const Future<T>& future : futures)

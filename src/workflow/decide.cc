@@ -55,26 +55,26 @@ void Instance::call_activity(const std::shared_ptr<Call>& call, const ActivityCa
   const ActivityOptions& options = what.options;
   HistoryEvent event{.kind = EventKind::activity_scheduled,
                      .call = number,
-                     .name = what.activity.name,
+                     .name = what.activity->name,
                      .data = what.input};
   event.add("queue", options.queue);
   if (options.heartbeat) event.add("heartbeat", format_duration(*options.heartbeat));
   const bool is_new = decide(event, where);
   pending_[number] = {.kind = Kind::activity,
                       .call = call,
-                      .name = what.activity.name,
+                      .name = what.activity->name,
                       .queue = std::string(event.detail("queue")),
                       .has_progress = !event.detail("heartbeat").empty()};
   if (!is_new) return;
   Send& send = decisions_.sends.emplace_back();
   send.queue = options.queue;
-  send.label = wire::activity_label(what.activity.name, options.label);
+  send.label = wire::activity_label(what.activity->name, options.label);
   send.name = reference(number);
   send.body = what.input;
   send.priority = options.priority;
   send.max_attempts = options.retry.attempts;
   send.dead_notice_to = Address{.queue = identity_.queue, .key = identity_.id};
-  wire::add(send.headers, wire::activity_header, what.activity.name);
+  wire::add(send.headers, wire::activity_header, what.activity->name);
   wire::add(send.headers, wire::instance_header, identity_.id);
   wire::add(send.headers, wire::call_header, reference(number));
   wire::add(send.headers, wire::reply_queue_header, identity_.queue);
@@ -92,7 +92,7 @@ void Instance::call_activity(const std::shared_ptr<Call>& call, const ActivityCa
 // One that runs here. Each attempt is a decision with its outcome; the waits are timers.
 struct Instance::LocalCall {
   std::shared_ptr<Call> call;
-  const ActivityDefinition& activity;
+  std::shared_ptr<const ActivityDefinition> activity;
   Bytes input;
   Retry retry;
   Where where;
@@ -101,10 +101,10 @@ struct Instance::LocalCall {
 
 void Instance::run_local(const std::shared_ptr<Call>& call, const ActivityCall& what, Where where) {
   if (!admit(call)) return;
-  if (!what.activity.run) {
+  if (!what.activity->run) {
     call->fail(std::make_exception_ptr(ActivityError(
-        what.activity.name, WorkflowError::Kind::failed, "not_here",
-        fmt::format("activity '{}' has no function in this program", what.activity.name))));
+        what.activity->name, WorkflowError::Kind::failed, "not_here",
+        fmt::format("activity '{}' has no function in this program", what.activity->name))));
     return;
   }
   attempt_local(std::make_shared<LocalCall>(
@@ -116,13 +116,13 @@ void Instance::attempt_local(const std::shared_ptr<LocalCall>& local) {
   ++local->attempts;
   HistoryEvent event{.kind = EventKind::local_activity,
                      .call = next_call(),
-                     .name = local->activity.name,
+                     .name = local->activity->name,
                      .data = local->input};
   bool final = false;
   if (!replaying_) {
     try {
       event.add("result",
-                local->activity.run(outside_.local_context(local->activity), local->input));
+                local->activity->run(outside_.local_context(*local->activity), local->input));
     } catch (const ApplicationError& error) {
       event.add("error", error.what());
       event.add("type", error.type());
@@ -152,8 +152,8 @@ void Instance::attempt_local(const std::shared_ptr<LocalCall>& local) {
                     std::ranges::find(retry.not_for, type) != retry.not_for.end();
   if (last) {
     local->call->fail(std::make_exception_ptr(ActivityError(
-        local->activity.name, WorkflowError::Kind::failed, type,
-        fmt::format("activity '{}' failed: {}", local->activity.name, event.detail("error")),
+        local->activity->name, WorkflowError::Kind::failed, type,
+        fmt::format("activity '{}' failed: {}", local->activity->name, event.detail("error")),
         Bytes(event.detail("details")))));
     return;
   }

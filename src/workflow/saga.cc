@@ -46,7 +46,7 @@ Task<void> undo_step(Workflow& wf, std::shared_ptr<SagaState> saga, std::size_t 
   options.retry = saga->undo_retry;
   while (true) {
     auto call = std::make_shared<CallFor<Bytes>>(instance);
-    instance.call_activity(call, {*undo, input, options}, std::source_location::current());
+    instance.call_activity(call, {undo, input, options}, std::source_location::current());
     std::exception_ptr error;
     try {
       co_await Future<Bytes>(call);

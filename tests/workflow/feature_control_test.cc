@@ -137,6 +137,19 @@ TEST_P(WorkflowDetail, The_loser_can_be_kept_and_awaited_later) {
   EXPECT_EQ(took("a"), 3h);
 }
 
+// It would wait for ever.
+TEST_P(WorkflowDetail, The_first_of_none_is_an_error) {
+  const WorkflowType<std::string()> type{"none", [](Workflow& wf) -> Task<std::string> {
+                                           try {
+                                             co_await wf.first_of(std::vector<Future<int>>{});
+                                           } catch (const ApplicationError& error) {
+                                             co_return error.type();
+                                           }
+                                           co_return "it came";
+                                         }};
+  EXPECT_EQ(run(type), "nothing_to_await");
+}
+
 TEST_P(WorkflowDetail, The_first_of_a_vector_is_an_index) {
   const WorkflowType<int()> type{"first", [](Workflow& wf) -> Task<int> {
                                    std::vector<Future<int>> futures;

@@ -254,9 +254,11 @@ TEST_P(WorkflowDetail, Pruning_takes_whole_trees_and_only_if_all_of_it_has_ended
     send_event(id, "go", 1);
   env().run();
   EXPECT_EQ(Answer(workflows().prune({})).value().instances, 0) << "d runs";
+  EXPECT_EQ(Answer(workflows().prune({.dry_run = true})).value().instances, 0) << "d runs";
   EXPECT_THAT(Answer(workflows().tree("a")).value(), SizeIs(4));
   send_event("d", "go", 1);
   env().run();
+  EXPECT_EQ(Answer(workflows().prune({.dry_run = true})).value().instances, 4);
   const PruneReport report = Answer(workflows().prune({})).value();
   EXPECT_EQ(report.instances, 4);
   EXPECT_THAT(report.ids, ElementsAre("a"));
@@ -273,6 +275,7 @@ TEST_P(WorkflowFeature, Old_executions_can_be_pruned_while_the_last_one_runs) {
   PruneOptions options{.old_executions = true, .dry_run = true};
   EXPECT_THAT(Answer(workflows().prune(options)).value().ids, ElementsAre("a"));
   EXPECT_EQ(history("a", 1).size(), 2);
+  EXPECT_EQ(Answer(workflows().prune(options)).value().executions, 4);
   options.dry_run = false;
   const PruneReport report = Answer(workflows().prune(options)).value();
   EXPECT_EQ(report.executions, 4);
