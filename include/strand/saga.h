@@ -68,16 +68,42 @@ namespace workflow {
 
 struct SagaState;
 
-// What the undoing of a step is given: the step's result if it takes one, or else the step's input.
-template <class R, class In, class UndoIn>
-Bytes undo_input(const Bytes& input, const Bytes& result) {
-  static_assert(std::is_same_v<UndoIn, R> || std::is_same_v<UndoIn, In>,
-                "what undoes a step takes the step's result or its input");
-  if constexpr (std::is_same_v<UndoIn, R>) {
-    return result;
-  } else {
-    return input;
+std::size_t begin_step(Workflow& wf, SagaState& saga, const ActivityDefinition& activity,
+                       Bytes input);
+void end_step(Workflow& wf, const std::shared_ptr<SagaState>& saga, std::size_t number,
+              std::shared_ptr<const ActivityDefinition> undo, Bytes undo_input);
+Task<void> fail_step(Workflow& wf, std::shared_ptr<SagaState> saga, std::size_t number,
+                     std::exception_ptr error);
+Task<void> undo_by_choice(Workflow& wf, std::shared_ptr<SagaState> saga, std::string reason);
+
+// What undoes a step, and whether it is given the step's result, or else the step's input.
+struct Undo {
+  std::shared_ptr<const ActivityDefinition> activity = {};  // none: nothing is to be undone
+  bool takes_result = false;
+};
+
+// Knows the state and not the Saga, which may be gone before a step that nobody waits for.
+template <class R, class In>
+Task<R> run_step(Workflow& wf, std::shared_ptr<SagaState> saga, Activity<R(In)> activity, In input,
+                 Undo undo, std::source_location where) {
+  const Bytes encoded = encode<In>(input);
+  const std::size_t number = begin_step(wf, *saga, *activity.definition(), encoded);
+  std::exception_ptr error;
+  try {
+    if constexpr (std::is_void_v<R>) {
+      co_await wf.call(activity, input, {}, where);
+      end_step(wf, saga, number, undo.activity, undo.takes_result ? Bytes{} : encoded);
+      co_return;
+    } else {
+      R result = co_await wf.call(activity, input, {}, where);
+      end_step(wf, saga, number, undo.activity, undo.takes_result ? encode<R>(result) : encoded);
+      co_return result;
+    }
+  } catch (...) {
+    error = std::current_exception();
   }
+  co_await fail_step(wf, saga, number, error);
+  std::rethrow_exception(error);
 }
 
 }  // namespace workflow
@@ -103,62 +129,28 @@ class Saga {
   ~Saga();
 
   // Does it, and remembers what undoes it. A step that failed is not undone: it should either
-  // happen or not.
+  // happen or not. What undoes it is given its result if it takes one, or else its input.
   template <class R, class In, class U, class UndoIn>
-  Task<R> step(Activity<R(In)> activity, std::type_identity_t<In> input, Activity<U(UndoIn)> undo,
-               Where where = Where::current()) {
-    const Bytes encoded = workflow::encode<In>(input);
-    const std::size_t number = begin_step(*activity.definition(), encoded);
-    std::exception_ptr error;
-    try {
-      if constexpr (std::is_void_v<R>) {
-        co_await wf_.call(activity, input, {}, where);
-        end_step(number, undo.definition(), workflow::undo_input<R, In, UndoIn>(encoded, {}));
-        co_return;
-      } else {
-        R result = co_await wf_.call(activity, input, {}, where);
-        end_step(number, undo.definition(),
-                 workflow::undo_input<R, In, UndoIn>(encoded, workflow::encode<R>(result)));
-        co_return result;
-      }
-    } catch (...) {
-      error = std::current_exception();
-    }
-    co_await fail_step(number, error);
-    std::rethrow_exception(error);
+  Task<R> step(const Activity<R(In)>& activity, std::type_identity_t<In> input,
+               const Activity<U(UndoIn)>& undo, Where where = Where::current()) {
+    static_assert(std::is_same_v<UndoIn, R> || std::is_same_v<UndoIn, In>,
+                  "what undoes a step takes the step's result or its input");
+    return workflow::run_step<R, In>(wf_, state_, activity, std::move(input),
+                                     {undo.definition(), std::is_same_v<UndoIn, R>}, where);
   }
   // A step that leaves nothing to undo.
   template <class R, class In>
-  Task<R> step(Activity<R(In)> activity, std::type_identity_t<In> input,
+  Task<R> step(const Activity<R(In)>& activity, std::type_identity_t<In> input,
                Where where = Where::current()) {
-    const std::size_t number = begin_step(*activity.definition(), workflow::encode<In>(input));
-    std::exception_ptr error;
-    try {
-      if constexpr (std::is_void_v<R>) {
-        co_await wf_.call(activity, input, {}, where);
-        end_step(number, nullptr, {});
-        co_return;
-      } else {
-        R result = co_await wf_.call(activity, input, {}, where);
-        end_step(number, nullptr, {});
-        co_return result;
-      }
-    } catch (...) {
-      error = std::current_exception();
-    }
-    co_await fail_step(number, error);
-    std::rethrow_exception(error);
+    return workflow::run_step<R, In>(wf_, state_, activity, std::move(input), {}, where);
   }
 
   // Undoes what was done, because of something that no step could know. The saga has ended then.
-  Task<void> undo(std::string reason);
+  Task<void> undo(std::string reason) {
+    return workflow::undo_by_choice(wf_, state_, std::move(reason));
+  }
 
  private:
-  std::size_t begin_step(const workflow::ActivityDefinition& activity, Bytes input);
-  void end_step(std::size_t number, std::shared_ptr<const workflow::ActivityDefinition> undo,
-                Bytes undo_input);
-  Task<void> fail_step(std::size_t number, std::exception_ptr error);
-
   Workflow& wf_;
   std::shared_ptr<workflow::SagaState> state_;
   int exceptions_;  // in flight when it began

@@ -127,6 +127,48 @@ void Instance::complete_saga(SagaState& saga) {
   saga_changed(saga);
 }
 
+std::size_t begin_step(Workflow& wf, SagaState& saga, const ActivityDefinition& activity,
+                       Bytes input) {
+  if (!may_be_undone(saga)) {
+    throw ApplicationError("saga_ended", "a saga that has ended takes no more steps");
+  }
+  SagaState::Step& step = saga.steps.emplace_back();
+  step.shown = {.name = activity.name, .agent = activity.options.queue, .data = std::move(input)};
+  saga.shown.status = SagaStatus::in_progress;
+  const std::size_t number = saga.steps.size() - 1;
+  wf.instance().saga_changed(saga, number);
+  return number;
+}
+
+void end_step(Workflow& wf, const std::shared_ptr<SagaState>& saga, std::size_t number,
+              std::shared_ptr<const ActivityDefinition> undo, Bytes undo_input) {
+  SagaState::Step& step = saga->steps[number];
+  step.undo = std::move(undo);
+  step.undo_input = std::move(undo_input);
+  step.shown.status = StepStatus::completed;
+  step.shown.completed_at = wf.now();
+  wf.instance().saga_changed(*saga, number);
+  if (saga->shown.status != SagaStatus::failed) return;
+  // The others are undone already: this one came too late.
+  saga->shown.status = SagaStatus::in_progress;
+  wf.instance().undo_saga(saga, saga->shown.reason.value_or(""));
+}
+
+Task<void> fail_step(Workflow& wf, std::shared_ptr<SagaState> saga, std::size_t number,
+                     std::exception_ptr error) {
+  SagaStep& shown = saga->steps[number].shown;
+  shown.status = StepStatus::failed;
+  shown.error = text_of(error);
+  wf.instance().saga_changed(*saga, number);
+  co_await undo_by_choice(wf, saga, fmt::format("step '{}' failed: {}", shown.name, *shown.error));
+}
+
+Task<void> undo_by_choice(Workflow& wf, std::shared_ptr<SagaState> saga, std::string reason) {
+  if (!may_be_undone(*saga)) co_return;
+  if (STRAND_PLANTED("saga-does-not-undo")) co_return;
+  co_await wf.shield(undo_all(wf, saga, std::move(reason)));
+}
+
 }  // namespace workflow
 
 Saga::Saga(Workflow& wf, SagaOptions options)
@@ -144,46 +186,6 @@ Saga::~Saga() {
     return;
   }
   instance.complete_saga(*state_);
-}
-
-std::size_t Saga::begin_step(const workflow::ActivityDefinition& activity, Bytes input) {
-  if (!workflow::may_be_undone(*state_)) {
-    throw ApplicationError("saga_ended", "a saga that has ended takes no more steps");
-  }
-  workflow::SagaState::Step& step = state_->steps.emplace_back();
-  step.shown = {.name = activity.name, .agent = activity.options.queue, .data = std::move(input)};
-  state_->shown.status = SagaStatus::in_progress;
-  const std::size_t number = state_->steps.size() - 1;
-  wf_.instance().saga_changed(*state_, number);
-  return number;
-}
-
-void Saga::end_step(std::size_t number, std::shared_ptr<const workflow::ActivityDefinition> undo,
-                    Bytes undo_input) {
-  workflow::SagaState::Step& step = state_->steps[number];
-  step.undo = std::move(undo);
-  step.undo_input = std::move(undo_input);
-  step.shown.status = StepStatus::completed;
-  step.shown.completed_at = wf_.now();
-  wf_.instance().saga_changed(*state_, number);
-  if (state_->shown.status != SagaStatus::failed) return;
-  // The others are undone already: this one came too late.
-  state_->shown.status = SagaStatus::in_progress;
-  wf_.instance().undo_saga(state_, state_->shown.reason.value_or(""));
-}
-
-Task<void> Saga::fail_step(std::size_t number, std::exception_ptr error) {
-  SagaStep& shown = state_->steps[number].shown;
-  shown.status = StepStatus::failed;
-  shown.error = workflow::text_of(error);
-  wf_.instance().saga_changed(*state_, number);
-  co_await undo(fmt::format("step '{}' failed: {}", shown.name, *shown.error));
-}
-
-Task<void> Saga::undo(std::string reason) {
-  if (!workflow::may_be_undone(*state_)) co_return;
-  if (STRAND_PLANTED("saga-does-not-undo")) co_return;
-  co_await wf_.shield(workflow::undo_all(wf_, state_, std::move(reason)));
 }
 
 }  // namespace strand
