@@ -158,7 +158,10 @@ void Instance::attempt_local(const std::shared_ptr<LocalCall>& local) {
     return;
   }
   const auto wait = std::make_shared<CallFor<void>>(*this);
-  local->call->on_cancel = [wait](const std::string& reason) { wait->cancel(reason); };
+  // The timer knows the call; if the call owned the timer too, neither would ever go.
+  local->call->on_cancel = [weak = std::weak_ptr(wait)](const std::string& reason) {
+    if (const auto timer = weak.lock()) timer->cancel(reason);
+  };
   wait->observe([this, wait = wait.get(), local] {
     if (!wait->error()) attempt_local(local);
   });
