@@ -99,7 +99,8 @@ class Instance {
   [[nodiscard]] Decisions take_decisions() { return std::exchange(decisions_, {}); }
   [[nodiscard]] const Decisions& decisions() const { return decisions_; }
 
-  [[nodiscard]] std::uint64_t length() const { return length_; }
+  // Of its history; in a replay, of what was handed in again so far.
+  [[nodiscard]] std::uint64_t length() const { return replaying_ ? cursor_ : length_; }
   [[nodiscard]] bool begun() const { return begun_; }
   // How it ended, once it has.
   [[nodiscard]] const std::optional<HistoryEvent>& end() const { return end_; }

@@ -222,7 +222,7 @@ TEST_P(WorkflowsOnStores, What_is_over_is_removed_and_pruned) {
   EXPECT_THAT(refused(1, {"workflow", "rm", "a"}), HasSubstr("--force"));
   EXPECT_EQ(ok({"workflow", "rm", "a", "--force"}), "removed a\n");
   EXPECT_EQ(serialize(json({"workflow", "prune", "--older-than", "0s", "--dry-run"})),
-            R"({"instances":2,"executions":0,"ids":["n","p"],"dry_run":true})");
+            R"({"instances":3,"executions":0,"ids":["n","p"],"dry_run":true})");
   EXPECT_EQ(ok({"workflow", "prune", "--older-than", "1h"}), "0 instances removed\n");
   EXPECT_EQ(ok({"workflow", "prune", "--older-than", "0s", "--name", "countdown"}),
             "1 instances removed\n");

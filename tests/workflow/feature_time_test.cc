@@ -144,6 +144,20 @@ TEST_P(WorkflowDetail, Executions_of_one_instance_see_different_chance) {
   EXPECT_THAT(std::set<std::string>(seen.begin(), seen.end()), SizeIs(4));
 }
 
+// Code may decide by it when to continue as new.
+TEST_P(WorkflowFeature, The_length_of_its_history_is_the_same_in_a_replay) {
+  const Activity<int(int)> echo{"echo", [](int number) { return number; }};
+  add(echo);
+  const WorkflowType<std::vector<int>()> type{
+      "lengths", [echo](Workflow& wf) -> Task<std::vector<int>> {
+        std::vector<int> lengths;
+        for (int i = 0; i < 3; ++i)
+          lengths.push_back(co_await wf.call(echo, static_cast<int>(wf.history_length())));
+        co_return lengths;
+      }};
+  EXPECT_THAT(run(type), ElementsAre(1, 3, 5));
+}
+
 TEST_P(WorkflowDetail, Now_does_not_move_while_the_code_runs_and_never_goes_back) {
   std::vector<Time> times;
   const Activity<void()> slow{"slow", [this] { env().clock()->advance(7s); }};
