@@ -27,6 +27,21 @@ TEST_P(StoreConformance, Messages_of_one_transaction_keep_their_order) {
   EXPECT_EQ(ids(lease_one("orders")), sent);
 }
 
+// The place is that of the due time, also when only some of the lane fit into the lease.
+// Rules: S3 S4
+TEST_P(StoreConformance, A_limited_lease_takes_the_first_places_and_not_the_first_sent) {
+  SendOptions later;
+  later.delay = 10s;
+  enqueue("orders", key("cust-7"), "sent first", later);
+  clock().advance(5s);
+  enqueue("orders", key("cust-7"), "due first");
+  clock().advance(10s);
+  const Lease first = lease({.queue = "orders", .messages = 1}).at(0);
+  EXPECT_EQ(bodies(first), Bodies{"due first"});
+  ASSERT_TRUE(ack(first));
+  EXPECT_EQ(bodies(lease_one("orders")), Bodies{"sent first"});
+}
+
 // A database returns updated rows in the order it likes. A hundred messages make it show.
 // Rules: S3 S4
 // Trap: UPDATE … RETURNING has no order

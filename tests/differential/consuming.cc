@@ -20,6 +20,19 @@ void bounded(std::vector<Token>& tokens) {
 
 // --- Getting work ---
 
+// A notice tells an id as text, which may have another length in each store: a limit of bytes would
+// then cut in different places.
+std::size_t Workload::draw_bytes(const std::string& queue, std::size_t otherwise) {
+  const auto drawn = static_cast<std::size_t>(random_.between(0, 900));
+  const auto page = stores_.peek({.queue = queue, .limit = 1000});
+  if (!page) return drawn;
+  const bool has_notices = std::ranges::any_of(page->items, [](const PeekedMessage& message) {
+    return std::ranges::find(message.headers, notice_id_header, &Header::name) !=
+           message.headers.end();
+  });
+  return has_notices ? otherwise : drawn;
+}
+
 LeaseRequest Workload::draw_request() {
   LeaseRequest request;
   request.queue = draw_queue();
@@ -31,7 +44,7 @@ LeaseRequest Workload::draw_request() {
   if (random_.one_in(3)) request.request = RequestId{7, next_request_++};
   request.lanes = random_.one_in(2) ? 1 : static_cast<std::uint32_t>(random_.between(1, 6));
   request.messages = static_cast<std::uint32_t>(random_.one_in(2) ? 100 : random_.between(1, 5));
-  if (random_.one_in(5)) request.bytes = static_cast<std::size_t>(random_.between(0, 900));
+  if (random_.one_in(5)) request.bytes = draw_bytes(request.queue, request.bytes);
   if (random_.one_in(2)) request.lease = draw_wait() + milliseconds{1};
   if (random_.one_in(6)) request.history_from = random_.below(3);
   return request;
@@ -138,7 +151,7 @@ void Workload::pull() {
   if (random_.one_in(15)) cursor = stores_.renaming().forged(held->token, cursor);
   PullLimits limits;
   if (random_.one_in(2)) limits.messages = static_cast<std::uint32_t>(random_.between(1, 3));
-  if (random_.one_in(4)) limits.bytes = static_cast<std::size_t>(random_.between(0, 900));
+  if (random_.one_in(4)) limits.bytes = draw_bytes(held->queue, limits.bytes);
 
   const Result<Pulled> pulled = stores_.pull(held->token, cursor, limits);
   if (!pulled && pulled.error().code == Errc::lease_lost) return forget(held->token);

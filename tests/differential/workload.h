@@ -90,6 +90,7 @@ class Workload {
   void turn();
   void ask(const LeaseRequest& request);
   LeaseRequest draw_request();
+  std::size_t draw_bytes(const std::string& queue, std::size_t otherwise);
   Held* draw_held(bool keyed);
   Settle draw_settle(const Held& held);
   Outcome draw_outcome(MessageId id);
