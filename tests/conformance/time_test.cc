@@ -129,5 +129,24 @@ TEST_P(StoreConformance, Store_time_follows_the_clock) {
   EXPECT_EQ(now(), before + 1ms + 365 * 24h);
 }
 
+// Nobody looked for a while, and then much is due at once: it happens in the order of its times.
+// Rules: S12 S17
+TEST_P(StoreConformance, What_became_due_first_is_served_first_whatever_it_waited_for) {
+  const auto wait = [&](const std::string& queue, Duration delay, Duration lease_length) {
+    SendOptions later;
+    later.delay = delay;
+    enqueue(queue, key("delayed"), "delayed", later);
+    enqueue(queue, key("leased"), "leased");
+    ASSERT_EQ(bodies(lease_one(queue, lease_length)), Bodies{"leased"});
+  };
+  wait("delay first", 5s, 10s);
+  wait("lease first", 10s, 5s);
+  clock().advance(20s);
+  EXPECT_EQ(bodies(lease_one("delay first")), Bodies{"delayed"});
+  EXPECT_EQ(bodies(lease_one("delay first")), Bodies{"leased"});
+  EXPECT_EQ(bodies(lease_one("lease first")), Bodies{"leased"});
+  EXPECT_EQ(bodies(lease_one("lease first")), Bodies{"delayed"});
+}
+
 }  // namespace
 }  // namespace strand::conformance
