@@ -217,6 +217,16 @@ TEST_P(StoreConformance, Numbers_below_the_lowest_unanswered_are_refused_from_th
   EXPECT_EQ(drain("orders"), (Bodies{"1", "4", "3"}));
 }
 
+// Its client still waits for the answer, and will ask for it again.
+// Rules: S18
+TEST_P(StoreConformance, The_receipt_of_the_lowest_unanswered_number_is_kept) {
+  const Transaction second = together(id_at(now(), 2, 1), send("orders", unkeyed, "2"));
+  const Receipt answer = apply(second).value();
+  ASSERT_TRUE(apply(together(id_at(now(), 3, 2), send("orders", unkeyed, "3"))));
+  EXPECT_EQ(apply(second).value(), answer);
+  EXPECT_EQ(drain("orders"), (Bodies{"2", "3"}));
+}
+
 // It is one client's promise about its own numbers.
 // Rules: S18
 TEST_P(StoreConformance, The_lowest_unanswered_number_of_one_client_binds_no_other) {
