@@ -15,9 +15,11 @@
 #include <unistd.h>
 
 #include "postgres/server.h"
+#include "store/postgres/answers.h"
 #include "store/postgres/check.h"
 #include "store/postgres/connection.h"
 #include "store/postgres/location.h"
+#include "store/postgres/schema.h"
 
 namespace strand::conformance {
 
@@ -90,6 +92,10 @@ class Schemas {
     const auto location = postgres::parse_location(url).value();
     std::unique_ptr<postgres::Connection>& connection = checking_[location.schema];
     if (!connection) connection = postgres::Connection::open(location.conninfo).value();
+    // Two who leave a body at the same time leave it to the upkeep.
+    const auto swept =
+        connection->script(postgres::session_script(location) + "select release_left_bodies();");
+    if (!swept) return {postgres::error_of(swept.error(), "the upkeep").message};
     const auto report = postgres::check(*connection, location);
     if (!report) return {report.error().message};
     std::vector<std::string> found;

@@ -369,6 +369,16 @@ TEST_F(CheckTest, Of_many_findings_of_a_kind_some_are_shown_and_all_are_counted)
   EXPECT_THAT(report.counts, testing::ElementsAre(testing::Pair("orphan_body", 250U)));
 }
 
+// What two leave who go at the same time, as many as one look finds.
+TEST_F(CheckTest, Upkeep_drops_the_bodies_that_belong_to_nothing_and_no_others) {
+  connect(copy_of_filled());
+  run_in_store("insert into bodies select -i, 'x' from generate_series(1, 250) i");
+  run_in_store("insert into bodies select 1000000 + i, 'x' from generate_series(1, 200) i");
+  run_in_store("select release_left_bodies()");
+  const CheckReport report = checked();
+  EXPECT_EQ(report.found, 0U) << words(report);
+}
+
 TEST_F(CheckTest, A_store_is_checked_while_it_is_in_use_and_repaired_only_when_nobody_uses_it) {
   const std::string url = copy_of_filled();
   connect(url);

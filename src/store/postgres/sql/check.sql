@@ -171,8 +171,8 @@ found (kind, what, repairable) as (
                                 id), false
     from lost_bodies
   union all
-  select 'orphan_body', format('body %s belongs to nothing%s', b.id, case when w.bodies then '' else
-                               '; it is kept, because another is missing' end), w.bodies
+  select 'orphan_body', format('body %s belongs to nothing; %s', b.id, case when w.bodies
+                               then 'upkeep drops it' else 'it is kept, because another is missing' end), w.bodies
     from bodies b, whole w where not exists (select 1 from shared s where s.id = b.id)
   union all
   select 'wrong_body_size', format('message %s of queue number %s has %s bytes of body and headers, '

@@ -222,6 +222,19 @@ begin
   perform save_lane(l, p_now);
 end $$;
 
+-- Two who shared a body and went at the same time have left it (see release_body): of many bodies a
+-- stretch is looked at each time, from anywhere, and from the start again where they end.
+create function release_left_bodies() returns void language plpgsql as $$
+declare
+  v_from bigint := (select min(id) + random() * (max(id) - min(id)) from bodies);
+begin
+  perform release_body(id) from (
+    (select id from bodies where id >= v_from order by id limit 500)
+    union all
+    (select id from bodies where id < v_from order by id limit 500)
+    limit 500) b;
+end $$;
+
 -- Forgets what nobody asks for any more, and adds up counters. Of many processes one does it.
 -- Returns what live messages take of the store, by estimate.
 create function upkeep() returns bigint language plpgsql as $$
@@ -237,11 +250,7 @@ begin
   delete from requests r where r.ctid in (select ctid from requests where forget_at <= v_now limit 10000)
      and not any_current(r.places, r.epochs);
   perform trim_retained(v_now);
-  -- Those that were left by two who shared one and went at the same time: a stretch each time.
-  perform release_body(id) from (
-    select id from bodies
-     where id >= (select min(id) + random() * (max(id) - min(id)) from bodies)::bigint
-     order by id limit 500) b;
+  perform release_left_bodies();
   with gone as (delete from tallies
                  where ctid in (select ctid from tallies limit 100000)
                 returning *)
