@@ -62,9 +62,12 @@ class Producer {
   Result<void> add(Transaction& transaction, const T& value, SendOptions options = {}) const {
     Result<Bytes> body = to_body(value);
     if (!body) return std::unexpected(std::move(body.error()));
-    transaction.sends.push_back(to_send(*std::move(body), std::move(options)));
+    transaction.sends.push_back(to_send(queue_, *std::move(body), std::move(options)));
     return {};
   }
+
+  // A message with these options, for whoever makes a transaction of their own.
+  [[nodiscard]] static Send to_send(std::string queue, Bytes body, SendOptions options);
 
   // Several messages that are sent together: all of them or none, with one sync.
   //
@@ -92,7 +95,6 @@ class Producer {
 
  private:
   Result<Sent> send_body(Bytes body, SendOptions options);
-  [[nodiscard]] Send to_send(Bytes body, SendOptions options) const;
   [[nodiscard]] Duration delay_until(Time due) const;
 
   Store& store_;

@@ -68,6 +68,9 @@ class Topics {
     return {};
   }
 
+  // A publication with these options, for whoever makes a transaction of their own.
+  [[nodiscard]] static Publish to_publish(std::string topic, Bytes body, PublishOptions options);
+
   // `*` is exactly one segment, `#`, at the end only, zero or more. With `from`: also what the
   // topics retained since then; returns how many messages that were. Doing it again changes
   // nothing; with another pattern it is `already_exists`.
@@ -94,7 +97,6 @@ class Topics {
 
  private:
   Result<Published> publish_body(std::string topic, Bytes body, PublishOptions options);
-  static Publish to_publish(std::string topic, Bytes body, PublishOptions options);
 
   Store& store_;
 };

@@ -5,9 +5,9 @@
 
 namespace strand {
 
-Send Producer::to_send(Bytes body, SendOptions options) const {
+Send Producer::to_send(std::string queue, Bytes body, SendOptions options) {
   Send send;
-  send.queue = queue_;
+  send.queue = std::move(queue);
   send.key = std::move(options.key);
   send.body = std::move(body);
   send.headers = std::move(options.headers);
@@ -24,7 +24,7 @@ Send Producer::to_send(Bytes body, SendOptions options) const {
 
 Result<Sent> Producer::send_body(Bytes body, SendOptions options) {
   Transaction transaction;
-  transaction.sends.push_back(to_send(std::move(body), std::move(options)));
+  transaction.sends.push_back(to_send(queue_, std::move(body), std::move(options)));
   const Result<Receipt> receipt = store_.apply(transaction);
   if (!receipt) return std::unexpected(receipt.error());
   return receipt->sent.front();

@@ -118,33 +118,12 @@ void Workflow::send_event_raw(std::string id, std::string event, Bytes value, Wh
 }
 
 void Workflow::send_raw(std::string queue, Bytes body, SendOptions options, Where where) {
-  Send send;
-  send.queue = std::move(queue);
-  send.body = std::move(body);
-  send.key = std::move(options.key);
-  send.headers = std::move(options.headers);
-  send.priority = options.priority;
-  send.delay = options.delay;
-  send.ttl = options.ttl;
-  send.dedup_id = std::move(options.dedup_id);
-  send.label = std::move(options.label);
-  send.name = std::move(options.name);
-  send.max_attempts = options.max_attempts;
-  send.dead_notice_to = std::move(options.dead_notice_to);
-  instance_.send(std::move(send), where);
+  instance_.send(Producer::to_send(std::move(queue), std::move(body), std::move(options)), where);
 }
 
 void Workflow::publish_raw(std::string topic, Bytes body, PublishOptions options, Where where) {
-  Publish publish;
-  publish.topic = std::move(topic);
-  publish.body = std::move(body);
-  publish.key = std::move(options.key);
-  publish.headers = std::move(options.headers);
-  publish.priority = options.priority;
-  publish.delay = options.delay;
-  publish.ttl = options.ttl;
-  publish.dedup_id = std::move(options.dedup_id);
-  instance_.publish(std::move(publish), where);
+  instance_.publish(Topics::to_publish(std::move(topic), std::move(body), std::move(options)),
+                    where);
 }
 
 Future<ContinuesAsNew> Workflow::continue_raw(Bytes input, std::optional<std::uint32_t> version,

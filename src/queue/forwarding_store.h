@@ -11,7 +11,7 @@
 
 namespace strand {
 
-// Passes every call on to another store, which outlives it. For tests that change or note some.
+// Passes every call on to another store, which outlives it. For those that change or note some.
 class ForwardingStore : public Store {
  public:
   explicit ForwardingStore(Store& store) : store_(store) {}
