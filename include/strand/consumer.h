@@ -96,6 +96,22 @@ class Work {
   // With an ok verdict: the lane stops then, with this reason, until somebody resumes it.
   void park_lane(std::string reason) { park_ = std::move(reason); }
 
+  // With an ok verdict: who shall be asked first for this lane, for a while (see OwnerHint).
+  void hint_owner(OwnerHint hint) { hint_ = std::move(hint); }
+
+  // With an ok verdict over all messages: the lane is not given back, because the handler has
+  // something at hand that serves its next messages. They come under the same lease. For how long,
+  // the consumer's options say; and where lanes wait for a worker, it is given back at once.
+  void keep_lane() { keep_ = true; }
+
+  // Called when what was decided here is committed, before the next batch of the lane is handed
+  // out; destroyed uncalled if that fails. From a thread of the consumer: must not block, nor
+  // throw.
+  void when_committed(std::move_only_function<void()> call) { committed_call_ = std::move(call); }
+
+  // How long was waited for more messages; none if nobody did.
+  [[nodiscard]] virtual std::optional<Duration> gathered() const = 0;
+
   // From now on the lease is renewed for so long at a time, and has so long to run now. For a
   // handler that knows better than the queue how soon its death should be noticed.
   virtual Result<void> lease_for(Duration length) = 0;
@@ -119,6 +135,9 @@ class Work {
   std::unique_ptr<Transaction>& own_transaction() { return transaction_; }
   [[nodiscard]] const std::optional<std::string>& own_label() const { return label_; }
   [[nodiscard]] const std::optional<std::string>& own_park() const { return park_; }
+  [[nodiscard]] const std::optional<OwnerHint>& own_hint() const { return hint_; }
+  [[nodiscard]] bool own_keep() const { return keep_; }
+  std::move_only_function<void()>& own_call() { return committed_call_; }
 
  private:
   const Lease& lease_;
@@ -127,6 +146,9 @@ class Work {
   std::unique_ptr<Transaction> transaction_;
   std::optional<std::string> label_;
   std::optional<std::string> park_;
+  std::optional<OwnerHint> hint_;
+  bool keep_ = false;
+  std::move_only_function<void()> committed_call_;
   Fates fates_;
 };
 
@@ -180,6 +202,16 @@ enum class HandOut : std::uint8_t {
 struct Coalesce {
   Duration window = std::chrono::milliseconds{100};
   std::uint32_t messages = 50;  // enough; do not wait any longer
+  // Which leases are worth it; none: all. Must be quick, and not call the consumer.
+  std::function<bool(const Lease&)> worth = {};
+  bool kept_lanes = false;  // also when messages come to a lane that was kept
+};
+
+// How long lanes are kept for handlers that want it (see Work::keep_lane).
+struct KeepLanes {
+  Duration idle = std::chrono::seconds{10};  // without a message
+  Duration total = std::chrono::minutes{1};  // since it was leased; at least `idle`
+  std::size_t lanes_max = 100;  // beyond, the one that was idle for longest is given back
 };
 
 // Something that a person may want to know of. The consumer has dealt with it.
@@ -213,6 +245,7 @@ struct ConsumerOptions {
   std::vector<std::string> labels = {};       // as in LeaseRequest
   std::string owner = {};
   bool history = false;  // lanes come with the open execution of their instance (see Lease)
+  std::optional<KeepLanes> keep = {};        // none: no lane is kept
   std::optional<Coalesce> coalesce = {};     // none: a lane is handled as soon as it is leased
   Durability durability = Durability::sync;  // of commits
 
@@ -229,7 +262,8 @@ struct ConsumerStats {
   std::uint64_t dead = 0;
   std::uint64_t released = 0;
   std::uint64_t lost = 0;       // handled, and not committed because the lease was lost
-  std::uint64_t in_flight = 0;  // lanes leased now
+  std::uint64_t in_flight = 0;  // lanes leased now, but for those that are kept
+  std::uint64_t kept = 0;       // lanes kept now, with no message at hand
   std::uint64_t running = 0;    // handlers running now
 };
 
@@ -267,6 +301,9 @@ class Consumer {
   // The same, but after `patience` handlers are told to stop by their token, and what they have not
   // decided when they return is released. Returns whether that was not needed.
   bool stop(Duration patience);
+
+  // Gives a lane back that is kept. Any other is left alone.
+  void let_go(const std::string& queue, const std::string& key);
 
   [[nodiscard]] ConsumerStats stats() const;
 

@@ -52,7 +52,7 @@ void Consumer::Loop::run_committer() {
   std::uint32_t failures = 0;
   while (true) {
     commit_.wait(lock, [&] {
-      return closing_ || !finished_.empty() || (handlers_are_quick() && !held_.empty());
+      return closing_ || !finished_.empty() || (handlers_are_quick() && busy() > 0);
     });
     if (!closing_ && handlers_are_quick()) {
       commit_.wait_for(lock, look_every, [&] { return closing_ || !handlers_are_quick(); });
@@ -95,9 +95,13 @@ bool Consumer::Loop::commit_some(Lock& lock) {
     failed |= store_is_in_trouble(error);
   }
   tell(std::move(afterwards));
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (results[i]) call_back(*batch[i]);
+  }
   lock.lock();
   for (std::size_t i = 0; i < batch.size(); ++i)
     committed(batch[i], results[i]);
+  end_watches(lock);
   return !failed;
 }
 
@@ -129,6 +133,7 @@ std::vector<Result<Receipt>> Consumer::Loop::commit(std::span<const HeldPointer>
     settle.then = held.settle.then;
     settle.park_reason = held.settle.park_reason;
     settle.label = held.settle.label;
+    settle.owner_hint = held.settle.owner_hint;
     if (held.durability == Durability::sync) together.durability = Durability::sync;
   }
   for (const std::size_t i : alone)
@@ -158,6 +163,8 @@ void Consumer::Loop::committed(const HeldPointer& held, const Result<Receipt>& r
   }
   held->refusals = 0;
   held->fresh = false;
+  held->gathered.reset();
+  held->lease.history.reset();  // is older than this commit
   count_settled(held->settle);
   if (held->ends()) {
     drop(held);
@@ -166,9 +173,16 @@ void Consumer::Loop::committed(const HeldPointer& held, const Result<Receipt>& r
   held->drop_settled();
   if (stopping_) {
     release(held);
+  } else if (held->lease.messages.empty()) {
+    keep(held);
   } else {
     make_wait(held);
   }
+}
+
+// Before the lane is handed out again, and without the lock.
+void Consumer::Loop::call_back(Held& held) {
+  if (auto call = std::exchange(held.call, {})) call();
 }
 
 void Consumer::Loop::refused(const HeldPointer& held, const Error& error) {

@@ -49,6 +49,16 @@ Result<void> check(const ConsumerOptions& options, const Handler& handler) {
       (options.coalesce->window <= Duration{0} || options.coalesce->messages == 0)) {
     return refuse("that coalesces needs a window and a number of messages");
   }
+  if (options.keep) {
+    if (options.keep->idle <= Duration{0} || options.keep->total < options.keep->idle) {
+      return refuse(
+          fmt::format("keeps lanes for {} without a message and {} in all; it needs more "
+                      "than nothing, and the second not below the first",
+                      format_duration(options.keep->idle), format_duration(options.keep->total)));
+    }
+    if (options.keep->lanes_max == 0)
+      return refuse("that keeps lanes needs lanes_max of at least 1");
+  }
   return {};
 }
 
@@ -86,6 +96,9 @@ Consumer::~Consumer() = default;
 void Consumer::wait_idle() { loop_->wait_idle(); }
 void Consumer::stop() { loop_->stop(std::nullopt); }
 bool Consumer::stop(Duration patience) { return loop_->stop(patience); }
+void Consumer::let_go(const std::string& queue, const std::string& key) {
+  loop_->let_go(queue, key);
+}
 ConsumerStats Consumer::stats() const { return loop_->stats(); }
 
 }  // namespace strand

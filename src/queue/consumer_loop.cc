@@ -23,6 +23,7 @@ class Consumer::Loop::RunningWork final : public Work {
       : Work(held.lease, messages, held.stop.get_token()), loop_(loop), held_(held) {}
 
   [[nodiscard]] bool first_of_lease() const override { return held_.fresh; }
+  [[nodiscard]] std::optional<Duration> gathered() const override { return held_.gathered; }
 
   Result<void> lease_for(Duration length) override {
     const std::vector<Token> tokens{held_.lease.token};
@@ -38,8 +39,11 @@ class Consumer::Loop::RunningWork final : public Work {
 
   Result<Receipt> commit() override {
     Transaction all = own_transaction() ? *own_transaction() : Transaction{};
-    held_.label = own_label();
-    held_.park = own_park();
+    take_wishes();
+    {
+      const Lock lock(loop_.mutex_);
+      held_.keep = held_.keep && loop_.may_keep(held_);
+    }
     all.settles = {settle_success(held_, messages(), fates())};
     all.durability = loop_.options_.durability;
     auto receipt = loop_.store_.apply(all);
@@ -47,11 +51,18 @@ class Consumer::Loop::RunningWork final : public Work {
     return receipt;
   }
 
+  // What the handler wants for its lane.
+  void take_wishes() {
+    held_.label = own_label();
+    held_.park = own_park();
+    held_.hint = own_hint();
+    held_.keep = own_keep() && loop_.options_.keep;
+    held_.call = std::move(own_call());
+  }
+
   // What commit() has settled, if it was called.
   [[nodiscard]] std::optional<Settle>& committed() { return committed_; }
   using Work::fates;
-  using Work::own_label;
-  using Work::own_park;
   using Work::own_transaction;
 
  private:
@@ -93,6 +104,8 @@ void Consumer::Loop::start() {
 void Consumer::Loop::wait_idle() {
   Lock lock(mutex_);
   const std::uint64_t asked = ++idle_asked_;
+  for (const HeldPointer& held : kept_)
+    poke(held);
   lease_.notify_one();
   changed_.wait(lock, [&] { return stopping_ || idle_confirmed_ >= asked; });
 }
@@ -137,19 +150,24 @@ bool Consumer::Loop::stop(std::optional<Duration> patience) {
   clock_handle_.reset();
   for (Queue& queue : queues_)
     queue.watch.reset();
+  Lock lock(mutex_);
+  end_watches(lock);
   return patient;
 }
 
 // Gives back what no handler has begun with.
 void Consumer::Loop::release_unbegun(Afterwards& afterwards) {
   for (const HeldPointer& held : held_) {
-    if (held->stage == Stage::running || held->stage == Stage::committing) continue;
-    if (held->stage == Stage::gathering) {
-      --gathering_;
-      afterwards.watches.push_back(std::exchange(held->watch, {}));
+    if (held->stage == Stage::running || held->stage == Stage::committing ||
+        held->stage == Stage::pulling) {
+      continue;
     }
+    if (held->stage == Stage::gathering) --gathering_;
+    afterwards.watches.push_back(std::exchange(held->watch, {}));
     release(held);
   }
+  kept_.clear();
+  poked_.clear();
   waiting_.clear();
   deferred_.clear();
 }
@@ -164,7 +182,8 @@ void Consumer::Loop::release(const HeldPointer& held) {
 ConsumerStats Consumer::Loop::stats() const {
   const Lock lock(mutex_);
   ConsumerStats result = stats_;
-  result.in_flight = held_.size();
+  result.in_flight = busy();
+  result.kept = kept_.size();
   result.running = in_handlers_.size();
   return result;
 }
@@ -176,12 +195,18 @@ void Consumer::Loop::run_worker() {
   Lock lock(mutex_);
   while (true) {
     if (handlers_are_quick()) help(lock);
+    end_watches(lock);
     if (waiting_.empty() && !stopping_) {
       ++idle_workers_;
-      work_.wait(lock, [&] { return stopping_ || !waiting_.empty() || may_lease(); });
+      work_.wait(lock,
+                 [&] { return stopping_ || !waiting_.empty() || !poked_.empty() || may_lease(); });
       --idle_workers_;
       if (!stopping_ && waiting_.empty()) {
-        lease_as_worker(lock);
+        if (poked_.empty()) {
+          lease_as_worker(lock);
+        } else {
+          pull_kept(lock);
+        }
         continue;
       }
     }
@@ -246,6 +271,13 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
     tell(std::move(afterwards));
   }
 
+  if (work.committed()) {
+    call_back(*held);
+  } else {
+    work.take_wishes();
+  }
+  if (held->keep) watch_lane(held);
+
   lock.lock();
   if (timed) note_handler_time(took);
   held->stop_at.reset();
@@ -255,11 +287,10 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
     held->settle = *std::move(work.committed());
     committed(held, Receipt{});
   } else {
-    held->label = work.own_label();
-    held->park = work.own_park();
     // With nothing else in hand, the worker commits by itself. Otherwise it goes on, and what is
     // finished while one commit syncs is committed together.
-    commits_itself_ = held_.size() == 1 && !stopping_;
+    commits_itself_ = busy() == 1 && !stopping_;
+    held->keep = held->keep && may_keep(*held);
     handled(held, messages, work.fates(), std::move(verdict), std::move(work.own_transaction()));
   }
   leave_lane(held);
@@ -288,6 +319,7 @@ void Consumer::Loop::handled(const HeldPointer& held, std::span<const Message> m
     finish(held);
     return;
   }
+  if (held->call) given_up_.push_back(std::exchange(held->call, {}));
   // It may have failed only because it was told to stop.
   const bool charges = STRAND_PLANTED("consumer-stop-charges");
   if (hurrying_ && !charges) verdict = Verdict::release();
@@ -303,7 +335,7 @@ void Consumer::Loop::handled(const HeldPointer& held, std::span<const Message> m
 void Consumer::Loop::hold(const HeldPointer& held) {
   held->place = held_.size();
   held_.push_back(held);
-  if (held_.size() == 1) commit_.notify_one();
+  if (busy() == 1) commit_.notify_one();
 }
 
 // Passes a lane on to the workers, unless an earlier handler of it still runs.
@@ -347,6 +379,8 @@ void Consumer::Loop::finish(const HeldPointer& held) {
 // The lane is out of our hands.
 void Consumer::Loop::drop(const HeldPointer& held) {
   STRAND_ASSERT(held->stage != Stage::gone, "a lane leaves once");
+  if (held->watched) old_watches_.push_back(std::exchange(held->watch, {}));
+  if (held->call) given_up_.push_back(std::exchange(held->call, {}));
   held->stage = Stage::gone;
   held_.back()->place = held->place;
   std::swap(held_[held->place], held_.back());

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,7 +26,9 @@ namespace strand {
 
 // The threads of a consumer, and the lanes that they pass on to each other:
 //
-//   leaser ──▶ (gathering) ──▶ waiting ──▶ worker ──▶ finished ──▶ committer ──▶ done, or waiting
+//   leaser ──▶ (gathering) ──▶ waiting ──▶ worker ──▶ finished ──▶ committer ──▶ done, or waiting,
+//                                 ▲                                              or kept, until
+//                                 └── pulled, by a worker, when messages come ◀── it is let go
 //                                                                                 (renewer: all)
 //
 // Threads: start() and stop() by one thread, the rest by any. One mutex guards all; it is never
@@ -39,6 +43,7 @@ class Consumer::Loop {
   void start();
   void wait_idle();
   bool stop(std::optional<Duration> patience);
+  void let_go(const std::string& queue, const std::string& key);
   [[nodiscard]] ConsumerStats stats() const;
 
  private:
@@ -66,6 +71,8 @@ class Consumer::Loop {
   // --- consumer_loop.cc: workers ---
   void run_worker();
   void run_handler(Lock& lock, const HeldPointer& held, std::stop_source& stop);
+  // Lanes that somebody works on, or waits for.
+  [[nodiscard]] std::size_t busy() const { return held_.size() - kept_.size(); }
   [[nodiscard]] bool handlers_are_quick() const;
   void help(Lock& lock);
   [[nodiscard]] bool may_lease() const;
@@ -102,6 +109,19 @@ class Consumer::Loop {
   static void pause(Lock& lock, std::condition_variable& changed, std::uint32_t failures,
                     const bool& over);
 
+  // --- keep_lanes.cc ---
+  void watch_lane(const HeldPointer& held);
+  [[nodiscard]] bool may_keep(const Held& held) const;
+  void keep(const HeldPointer& held);
+  void put_among_kept(const HeldPointer& held);
+  // Grows with everything after which a lane that is kept may have messages.
+  [[nodiscard]] std::uint64_t seen() const { return stats_.batches + idle_asked_; }
+  [[nodiscard]] bool kept_have_nothing();
+  void poke(const HeldPointer& held);
+  void take_from_kept(const HeldPointer& held);
+  void pull_kept(Lock& lock);
+  void end_watches(Lock& lock);
+
   // --- commit_work.cc ---
   void run_committer();
   [[nodiscard]] bool worth_waiting_for_more() const;
@@ -109,6 +129,7 @@ class Consumer::Loop {
   bool commit_some(Lock& lock);
   std::vector<Result<Receipt>> commit(std::span<const HeldPointer> batch);
   void committed(const HeldPointer& held, const Result<Receipt>& result);
+  static void call_back(Held& held);
   void refused(const HeldPointer& held, const Error& error);
 
   // --- renew_leases.cc ---
@@ -141,6 +162,12 @@ class Consumer::Loop {
   std::deque<HeldPointer> finished_;
   std::vector<HeldPointer> in_handlers_;  // at most one for each worker
   std::vector<HeldPointer> deferred_;     // seldom any
+  std::list<HeldPointer> kept_;           // the one that was idle for longest in front
+  std::deque<HeldPointer> poked_;         // of those that are kept: to be pulled
+  std::uint64_t kept_uses_ = 0;
+  // What is destroyed when the lock is let go: it may wait for those who want it, or call back.
+  std::vector<Watch> old_watches_;
+  std::vector<std::move_only_function<void()>> given_up_;
   std::size_t gathering_ = 0;
   std::size_t idle_workers_ = 0;
   bool leasing_ = false;              // somebody is about it

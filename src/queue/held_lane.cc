@@ -97,7 +97,8 @@ Settle settle_success(const HeldLane& held, std::span<const Message> messages, c
     const Verdict* fate = fates.empty() ? nullptr : find(fates, message.id);
     settle.outcomes.push_back(fate ? outcome_of(message.id, *fate) : Outcome{.id = message.id});
   }
-  if (!ends_with(held, settle)) settle.then = Settle::Then::keep;
+  const bool all_acked = std::ranges::none_of(settle.outcomes, holds_back);
+  if (!ends_with(held, settle) || (held.keep && all_acked)) settle.then = Settle::Then::keep;
   settle.label = held.label;
   if (held.park) {
     settle.then = Settle::Then::park;
@@ -139,6 +140,7 @@ Settle settle_failure(HeldLane& held, std::span<const Message> messages, const F
 Settle settle_nothing(const HeldLane& held) {
   Settle settle;
   settle.token = held.lease.token;
+  settle.owner_hint = held.hint;
   return settle;
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,6 +34,8 @@ struct HeldLane {
   enum class Stage : std::uint8_t {
     gathering,   // waits for more messages
     waiting,     // for a worker
+    kept,        // without a message, for the next one
+    pulling,     // kept, and somebody looks whether it has messages
     deferred,    // for an earlier handler of the same lane, which has lost its lease, to return
     running,     // in a handler
     committing,  // handled, to be written
@@ -53,14 +57,26 @@ struct HeldLane {
   bool renewed = true;                    // goes on being renewed
   std::optional<Duration> stop_at = {};   // the handler's time is over
   std::optional<Duration> ready_at = {};  // gathering: its window has passed
-  bool poked = false;                     // gathering: more may have come
-  Watch watch;                            // gathering
+  bool poked = false;                     // more may have come
+  Watch watch;                            // gathering, or kept
+  bool watched = false;                   // once it is, until it is gone
+  std::optional<Duration> gathered = {};  // how long it has waited for more messages
+
+  Duration since{0};  // when it was leased
+  bool keep = false;  // the handler wants it to be kept
+  Duration kept_until{0};
+  std::uint64_t used = 0;    // of those that are kept: a higher number was used later
+  std::uint64_t looked = 0;  // at what there was by then (see Loop::seen())
+  bool queued = false;       // kept, and to be pulled
+  std::list<std::shared_ptr<HeldLane>>::iterator kept_place = {};  // while it is kept
 
   // To be committed: what becomes of the messages, and what is to happen with it, if anything.
   Settle settle;
   std::unique_ptr<Transaction> rest;
-  std::optional<std::string> label = {};  // that the handler wants for the lane
-  std::optional<std::string> park = {};   // that it wants the lane to stop, and why
+  std::optional<std::string> label = {};      // that the handler wants for the lane
+  std::optional<std::string> park = {};       // that it wants the lane to stop, and why
+  std::optional<OwnerHint> hint = {};         // who shall have the lane next
+  std::move_only_function<void()> call = {};  // once it is committed
   Durability durability = Durability::sync;
   std::uint32_t refusals = 0;  // of commits, one after the other
 

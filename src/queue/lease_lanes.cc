@@ -54,7 +54,7 @@ std::size_t Consumer::Loop::room() const {
   const std::size_t wanted =
       lanes_wanted() + (STRAND_PLANTED("consumer-leases-too-much") ? lanes_at_hand_max : 0);
   // A lane that waits for its old handler keeps no worker busy.
-  const std::size_t taken = held_.size() - gathering_ - deferred_.size();
+  const std::size_t taken = busy() - gathering_ - deferred_.size();
   return wanted > taken ? wanted - taken : 0;
 }
 
@@ -62,7 +62,7 @@ std::size_t Consumer::Loop::room() const {
 bool Consumer::Loop::wants_lanes() const {
   const std::size_t free = room();
   if (free == 0) return false;
-  const bool asked = idle_asked_ > idle_confirmed_ && held_.empty();
+  const bool asked = idle_asked_ > idle_confirmed_ && busy() == 0 && poked_.empty();
   const bool may_have = std::ranges::any_of(queues_, &Queue::may_have);
   if (!asked && !may_have) return false;
   return waiting_.size() < options_.workers || free * 4 >= lanes_wanted();
@@ -77,7 +77,7 @@ bool Consumer::Loop::wants_leaser() const {
 void Consumer::Loop::lease_from_all(Lock& lock) {
   leasing_ = true;
   const std::uint64_t asked = idle_asked_;
-  const bool look_everywhere = idle_asked_ > idle_confirmed_ && held_.empty();
+  const bool look_everywhere = idle_asked_ > idle_confirmed_ && busy() == 0 && poked_.empty();
   const std::uint32_t failures = lease_failures_;
   for (std::size_t i = 0; i < queues_.size() && room() > 0 && !stopping_; ++i) {
     Queue& queue = queues_[next_queue_];
@@ -87,7 +87,8 @@ void Consumer::Loop::lease_from_all(Lock& lock) {
   }
   const bool may_have = std::ranges::any_of(queues_, &Queue::may_have);
   leasing_ = false;
-  if (look_everywhere && lease_failures_ == 0 && held_.empty() && !may_have) {
+  const bool idle = look_everywhere && lease_failures_ == 0 && busy() == 0 && !may_have;
+  if (idle && kept_have_nothing()) {
     idle_confirmed_ = asked;
     changed_.notify_all();
   }
@@ -148,6 +149,7 @@ void Consumer::Loop::admit(Lock& lock, std::vector<Lease> leases, Time store_tim
     held->length =
         options_.lease.value_or(std::max(held->lease.expires_at - store_time, Duration{1}));
     held->singly = options_.hand_out == HandOut::messages;
+    held->since = asked;
     held->renew_at = asked + held->length / 3;
     wake_renewer_by(held->renew_at);
     hold(held);
@@ -163,33 +165,22 @@ void Consumer::Loop::admit(Lock& lock, std::vector<Lease> leases, Time store_tim
 
 bool Consumer::Loop::worth_gathering(const Lease& lease) const {
   return options_.coalesce && lease.key && !lease.isolated && !lease.more &&
-         lease.messages.size() < options_.coalesce->messages;
+         lease.messages.size() < options_.coalesce->messages &&
+         (!options_.coalesce->worth || options_.coalesce->worth(lease));
 }
 
 void Consumer::Loop::begin_gathering(Lock& lock, const HeldPointer& held, Duration since) {
   held->stage = Stage::gathering;
   ++gathering_;
+  held->gathered = Duration{0};
   held->ready_at = since + options_.coalesce->window;
   wake_renewer_by(*held->ready_at);
-  const std::weak_ptr<Held> weak = held;
   lock.unlock();
-  Watch watch = store_.watch(WatchLane{held->lease.token}, [this, weak] {
-    const std::lock_guard inner(mutex_);
-    if (const auto alive = weak.lock()) alive->poked = true;
-    lease_.notify_one();
-  });
+  watch_lane(held);
   lock.lock();
-  if (held->stage == Stage::gathering) {
-    held->watch = std::move(watch);
-    // Something may have come between the lease and the watch.
-    held->poked = !STRAND_PLANTED("consumer-gathers-too-little");
-    lease_.notify_one();
-    return;
-  }
-  // Its window has passed already. A callback that runs now wants the lock.
-  lock.unlock();
-  watch.reset();
-  lock.lock();
+  // Something may have come between the lease and the watch.
+  held->poked = !STRAND_PLANTED("consumer-gathers-too-little");
+  lease_.notify_one();
 }
 
 Consumer::Loop::HeldPointer Consumer::Loop::next_to_gather() const {
@@ -219,11 +210,10 @@ void Consumer::Loop::gather_more(Lock& lock, const HeldPointer& held) {
   const bool enough = held->lease.messages.size() >= options_.coalesce->messages;
   if (!over && !enough && pulled) return;
   --gathering_;
+  held->gathered = std::max(now() - (*held->ready_at - options_.coalesce->window), Duration{0});
+  if (!options_.keep) old_watches_.push_back(std::exchange(held->watch, {}));
   make_wait(held);
-  Watch watch = std::exchange(held->watch, {});
-  lock.unlock();
-  watch.reset();
-  lock.lock();
+  end_watches(lock);
 }
 
 }  // namespace strand

@@ -44,6 +44,12 @@ std::optional<Duration> Consumer::Loop::serve_times(Lock& lock) {
       lease_.notify_one();
     }
   }
+  for (auto next = kept_.begin(); next != kept_.end();) {
+    const HeldPointer held = *next++;
+    if (held->kept_until > reached) continue;
+    take_from_kept(held);
+    release(held);
+  }
   lock.unlock();
   tell(std::move(afterwards));
   lock.lock();
@@ -58,6 +64,7 @@ std::optional<Duration> Consumer::Loop::serve_times(Lock& lock) {
     if (held->renewed) consider(held->renew_at);
     if (held->stop_at) consider(*held->stop_at);
     if (held->stage == Stage::gathering && *held->ready_at > reached) consider(*held->ready_at);
+    if (held->stage == Stage::kept) consider(held->kept_until);
   }
   renewer_wakes_at_ = next.value_or(Duration::max());
   if (!next) return std::nullopt;
@@ -117,6 +124,7 @@ void Consumer::Loop::lost(const HeldPointer& held, Afterwards& afterwards) {
   held->renewed = false;
   switch (held->stage) {
     case Stage::committing:
+    case Stage::pulling:
     case Stage::gone:
       return;  // perhaps because its commit has just ended it
     case Stage::running:
@@ -131,6 +139,9 @@ void Consumer::Loop::lost(const HeldPointer& held, Afterwards& afterwards) {
       break;
     case Stage::deferred:
       std::erase(deferred_, held);
+      break;
+    case Stage::kept:
+      take_from_kept(held);
       break;
   }
   afterwards.watches.push_back(std::exchange(held->watch, {}));
