@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <coroutine>
+#include <cstddef>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -19,9 +20,18 @@ class Task;
 
 namespace workflow {
 
+// Memory of a coroutine, counted for the instance that runs.
+void* allocate_frame(std::size_t bytes);
+void free_frame(void* frame, std::size_t bytes) noexcept;
+
 // What the promises of all tasks have in common: who waits for it, and how it failed.
 class TaskPromise {
  public:
+  static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
+  static void operator delete(void* frame, std::size_t bytes) noexcept {
+    free_frame(frame, bytes);
+  }
+
   // A task does not run before somebody awaits it.
   std::suspend_always initial_suspend() noexcept { return {}; }
 

@@ -38,6 +38,9 @@ class WorkflowTest {
     always_replay,
     // Each turn is run, lost before its commit, and run again by somebody else.
     crash_every_turn,
+    // Instances stay in memory between turns, as those of a worker do, and each turn is compared
+    // with a replay as well.
+    cached,
   };
   // `store`: instead of one in memory; opened with clock(). Given by a function because it needs
   // it.
@@ -79,7 +82,6 @@ class WorkflowTest {
   struct Parts;
   bool run_turn();
   bool run_activity();
-  std::optional<Time> next_due();
 
   Mode mode_;
   std::shared_ptr<ManualClock> clock_ = std::make_shared<ManualClock>();

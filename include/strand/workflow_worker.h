@@ -9,6 +9,7 @@
 
 #include <strand/activity.h>
 #include <strand/consumer.h>
+#include <strand/instance_cache.h>
 #include <strand/metrics.h>
 #include <strand/store.h>
 #include <strand/workflow.h>
@@ -42,6 +43,9 @@ struct WorkflowWorkerOptions {
   // A worker that died is noticed after so long. Renewed while it lives.
   Duration turn_lease = std::chrono::seconds{15};
   Duration activity_lease = std::chrono::seconds{15};
+
+  InstanceCacheOptions cache = {};
+  CoalesceOptions coalesce = {};
 
   // Replays every turn once more and compares all decisions: a test of the code, at twice the
   // price.

@@ -2,7 +2,7 @@
 
 namespace strand::workflow {
 
-std::vector<Metric> to_metrics(const Counts& counts) {
+std::vector<Metric> to_metrics(const Counts& counts, const InstanceCache& cache) {
   std::vector<Metric> metrics;
   const auto counter = [&](std::string name, std::string help, const Counts::Count& count,
                            std::vector<std::pair<std::string, std::string>> labels = {}) {
@@ -34,6 +34,34 @@ std::vector<Metric> to_metrics(const Counts& counts) {
   counter("strand_workflow_replayed_events_total", "Events handed in again",
           counts.replayed_events);
   counter("strand_workflow_events_total", "Events added to histories", counts.new_events);
+  counter("strand_orchestration_cache_hits_total", "Turns whose instance was in memory",
+          counts.cache_hits);
+  counter("strand_orchestration_cache_misses_total", "Turns whose instance had to be replayed",
+          counts.cache_misses);
+  for (std::size_t i = 0; i < InstanceCache::eviction_names.size(); ++i) {
+    const Counts::Count count = cache.evictions(static_cast<InstanceCache::Eviction>(i));
+    counter("strand_orchestration_cache_evictions_total",
+            "Instances that left memory before they ended, by why", count,
+            {{"reason", std::string(InstanceCache::eviction_names[i])}});
+  }
+  const auto gauge = [&](std::string name, std::string help, std::size_t value) {
+    metrics.push_back({.name = std::move(name),
+                       .help = std::move(help),
+                       .kind = Metric::Kind::gauge,
+                       .value = static_cast<double>(value)});
+  };
+  gauge("strand_orchestration_cache_size_current", "Instances in memory between two turns",
+        cache.size());
+  gauge("strand_orchestration_cache_bytes_current", "What they take of memory, by estimate",
+        cache.bytes());
+  counter("strand_orchestration_replay_events_saved_total",
+          "Events that would have been handed in again", counts.events_saved);
+  counter("strand_orchestration_coalesce_batches_total", "Turns that waited for more messages",
+          counts.coalesced_batches);
+  distribution("strand_orchestration_coalesce_messages_per_batch",
+               "Messages of a turn that waited for more", counts.coalesced_messages);
+  distribution("strand_orchestration_coalesce_wait_duration_seconds",
+               "How long turns waited for more messages", counts.coalesced_seconds);
   const std::string done = "strand_activity_attempts_total";
   const std::string done_help = "Attempts of activities, by how they ended";
   counter(done, done_help, counts.activities_completed, {{"outcome", "completed"}});

@@ -11,6 +11,8 @@
 
 #include <strand/metrics.h>
 
+#include "workflow/instance_cache.h"
+
 namespace strand::workflow {
 
 // Counts values by size. Bounds grow by a factor of four: wide enough for microseconds and days.
@@ -70,12 +72,18 @@ struct Counts {
   Count activities_failed = 0;
   Count activities_retried = 0;
   Count activities_timed_out = 0;
+  Count cache_hits = 0;
+  Count cache_misses = 0;
+  Count events_saved = 0;
+  Count coalesced_batches = 0;
+  Histogram coalesced_messages{1};
+  Histogram coalesced_seconds{1e-3};
   Histogram turn_seconds{20e-6};
   Histogram activity_seconds{20e-6};
   Histogram history_events{4};
 };
 
 // As they are shown.
-std::vector<Metric> to_metrics(const Counts& counts);
+std::vector<Metric> to_metrics(const Counts& counts, const InstanceCache& cache);
 
 }  // namespace strand::workflow

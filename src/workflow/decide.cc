@@ -122,7 +122,7 @@ void Instance::attempt_local(const std::shared_ptr<LocalCall>& local) {
   if (!replaying_) {
     try {
       event.add("result",
-                local->activity->run(outside_.local_context(*local->activity), local->input));
+                local->activity->run(outside_->local_context(*local->activity), local->input));
     } catch (const ApplicationError& error) {
       event.add("error", error.what());
       event.add("type", error.type());
@@ -293,7 +293,7 @@ void Instance::start_child(const std::shared_ptr<Call>& call, const ChildCall& w
   if (!is_new) return;
   std::string refused;
   if (auto fine = check_id(id); !fine) refused = fine.error().message;
-  if (started_now(decisions_, id) || (refused.empty() && outside_.look_up(id).exists)) {
+  if (started_now(decisions_, id) || (refused.empty() && outside_->look_up(id).exists)) {
     refused = fmt::format("there is an instance '{}' already", id);
   }
   if (!refused.empty()) {
@@ -329,7 +329,7 @@ void Instance::start_other(const std::string& label, const std::string& id, Byte
   event.add("workflow", label);
   if (!decide(event, where)) return;
   if (auto fine = check_id(id); !fine) return;
-  if (started_now(decisions_, id) || outside_.look_up(id).exists) return;
+  if (started_now(decisions_, id) || outside_->look_up(id).exists) return;
   Send send = to_instance(id, wire::start_kind);
   InstanceRecord record;
   std::tie(record.name, record.version) = parse_label(label).value_or(std::pair{label, 1U});
@@ -346,7 +346,7 @@ void Instance::send_event(const std::string& id, const std::string& name, Bytes 
   HistoryEvent event{.kind = EventKind::event_sent, .call = next_call(), .name = id, .data = value};
   event.add("event", name);
   if (!decide(event, where)) return;
-  const Outside::Known known = outside_.look_up(id);
+  const Outside::Known known = outside_->look_up(id);
   if (known.ended) return;
   Send send = to_instance(id, wire::event_kind);
   send.label = known.label;
@@ -359,7 +359,7 @@ void Instance::cancel_other(const std::string& id, Where where) {
   if (closing_ || mismatch_ || end_) return;
   HistoryEvent event{.kind = EventKind::other_cancelled, .call = next_call(), .name = id};
   if (!decide(event, where)) return;
-  const Outside::Known known = outside_.look_up(id);
+  const Outside::Known known = outside_->look_up(id);
   if (!started_now(decisions_, id) && (!known.exists || known.ended)) return;
   Send send = to_instance(id, wire::cancel_kind);
   send.label = known.label;

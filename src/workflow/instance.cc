@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <typeinfo>
 
 #include <fmt/format.h>
 
 #include "base/assert.h"
 #include "base/planted.h"
-#include "base/siphash.h"
 #include "base/text.h"
+#include "workflow/frames.h"
+#include "workflow/records.h"
 #include "workflow/wire.h"
 
 // The machine: events go in, coroutines run, the execution ends. What they decide is in decide.cc.
@@ -67,11 +67,12 @@ Instance::Instance(std::shared_ptr<const WorkflowDefinition> definition, Identit
                    Outside& outside)
     : definition_(std::move(definition)),
       identity_(std::move(identity)),
-      outside_(outside),
+      outside_(&outside),
       door_(*this) {}
 
 Instance::~Instance() {
   // Coroutines that are destroyed run the destructors of their variables, which may come back here.
+  const FrameCount count(frame_bytes_);
   closing_ = true;
   ready_.clear();
   root_fiber_.reset();
@@ -115,7 +116,18 @@ void Instance::handle(HistoryEvent event) {
   }
 }
 
+std::size_t Instance::bytes() const {
+  constexpr std::size_t of_a_call = 400;  // with its future, its fiber, its places in tables
+  std::size_t bytes = sizeof(Instance) + data_bytes_ + start_.data.size() + status_.size() +
+                      of_a_call * (pending_.size() + fibers_.size() + waiters_.size());
+  for (const auto& [key, value] : state_)
+    bytes += key.size() + value.size() + of_a_call / 4;
+  return bytes + static_cast<std::size_t>(std::max<std::int64_t>(frame_bytes_, 0));
+}
+
 void Instance::deliver(const HistoryEvent& event) {
+  const FrameCount count(frame_bytes_);
+  data_bytes_ += event.data.size();
   now_ = std::max(now_, event.at);
   switch (event.kind) {
     case EventKind::started:
@@ -186,7 +198,7 @@ void Instance::on_answer(const HistoryEvent& event) {
   const Pending pending = std::move(found->second);
   pending_.erase(found);
   if (pending.has_progress && !replaying_) {
-    decisions_.records.push_back({.space = "workflow/progress", .key = reference(event.call)});
+    decisions_.records.push_back({.space = std::string(progress_space), .key = reference(event.call)});
   }
   const bool failed =
       event.kind == EventKind::activity_failed || event.kind == EventKind::child_failed;

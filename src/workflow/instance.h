@@ -87,6 +87,11 @@ class Instance {
 
   Instance(std::shared_ptr<const WorkflowDefinition> definition, Identity identity,
            Outside& outside);
+  // For another turn. An instance that is in no turn is only asked for what it has.
+  void ask(Outside& outside) {
+    outside_ = &outside;
+    status_changed_ = false;
+  }
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -99,6 +104,8 @@ class Instance {
   [[nodiscard]] Decisions take_decisions() { return std::exchange(decisions_, {}); }
   [[nodiscard]] const Decisions& decisions() const { return decisions_; }
 
+  // What it takes of memory: exactly for its coroutines, by estimate for what they hold besides.
+  [[nodiscard]] std::size_t bytes() const;
   // Of its history; in a replay, of what was handed in again so far.
   [[nodiscard]] std::uint64_t length() const { return replaying_ ? cursor_ : length_; }
   [[nodiscard]] bool begun() const { return begun_; }
@@ -204,13 +211,15 @@ class Instance {
 
   std::shared_ptr<const WorkflowDefinition> definition_;
   Identity identity_;
-  Outside& outside_;
+  Outside* outside_;
   Workflow door_;
 
   // Of the execution.
   HistoryEvent start_;
   std::string run_;
   std::uint64_t length_ = 0;
+  std::size_t data_bytes_ = 0;  // that were handed in
+  std::int64_t frame_bytes_ = 0;
   Time now_{};
   std::uint64_t calls_ = 0;
   std::uint64_t random_count_ = 0;

@@ -8,6 +8,7 @@
 
 #include "base/planted.h"
 #include "base/text.h"
+#include "queue/held_lane.h"
 #include "workflow/wire.h"
 
 namespace strand::workflow {
@@ -66,6 +67,7 @@ class Weight {
 
 // The last write of each record counts, with what the first one expected.
 std::vector<WriteRecord> merged(std::vector<WriteRecord> writes) {
+  if (writes.size() < 2) return writes;
   std::map<std::pair<std::string, std::string>, std::size_t> places;
   std::vector<WriteRecord> result;
   for (WriteRecord& write : writes) {
@@ -206,6 +208,15 @@ class Turns::Run final : public Outside {
     return from_nothing(last.number);
   }
 
+  // With an instance from an earlier turn.
+  Result<TurnResult> run(std::unique_ptr<Instance> instance, bool audit) {
+    instance_ = std::move(instance);
+    instance_->ask(*this);
+    identity_ = instance_->identity();
+    audit_ = audit;
+    return hand_in();
+  }
+
   Known look_up(const std::string& id) override {
     const auto found = turns_.store_.record(instances_space, id);
     if (!found) trouble_ = found.error();
@@ -261,6 +272,11 @@ class Turns::Run final : public Outside {
       result_.report.differs = true;
       return refuse(replayed.error().message);
     }
+    return hand_in();
+  }
+
+  Result<TurnResult> hand_in() {
+    length_before_ = instance_->length();
     for (const Message& message : messages_)
       take(message);
     return finish();
@@ -497,8 +513,9 @@ class Turns::Run final : public Outside {
                       weight_.operations(), weight_.bytes()));
     }
     result_.report.new_events = decisions.events.size();
-    result_.report.history_length = past_.size() + decisions.events.size();
-    if (turns_.options_.verify && !decisions.events.empty()) {
+    result_.report.history_length = length_before_ + decisions.events.size();
+    if ((turns_.options_.verify || audit_) && !decisions.events.empty()) {
+      if (auto read = read_past(); !read) return std::unexpected(read.error());
       if (auto same = verify(decisions.events); !same) {
         result_.report.differs = true;
         return refuse(same.error().message);
@@ -513,11 +530,24 @@ class Turns::Run final : public Outside {
     if (!decisions.events.empty()) append(decisions.events);
     transaction.records = merged(std::move(transaction.records));
     drop_called_off();
+    if (!instance_->end() && !result_.park) result_.instance = std::move(instance_);
     return std::move(result_);
+  }
+
+  // What was not replayed, because the instance was at hand.
+  Result<void> read_past() {
+    if (past_.size() == length_before_) return {};
+    const auto history = read_history(turns_.store_, lease_.queue, *lease_.key);
+    if (!history) return std::unexpected(history.error());
+    auto events = decode_history(*history);
+    if (!events) return std::unexpected(events.error());
+    past_ = *std::move(events);
+    return {};
   }
 
   // A transaction cancels before it sends: what this turn has called and called off is not sent.
   void drop_called_off() {
+    if (result_.transaction.cancels.empty()) return;
     std::set<std::pair<std::string_view, std::string_view>> called_off;
     for (const Cancel& cancel : result_.transaction.cancels)
       called_off.emplace(cancel.queue, cancel.name);
@@ -528,7 +558,7 @@ class Turns::Run final : public Outside {
 
   void append(const std::vector<HistoryEvent>& events) {
     Append append{
-        .token = lease_.token, .execution = identity_.execution, .expected_length = past_.size()};
+        .token = lease_.token, .execution = identity_.execution, .expected_length = length_before_};
     append.events.reserve(events.size());
     for (const HistoryEvent& event : events)
       append.events.push_back(encode_event(event));
@@ -649,7 +679,9 @@ class Turns::Run final : public Outside {
   const Time now_;
 
   Identity identity_;
-  std::vector<HistoryEvent> past_;
+  std::vector<HistoryEvent> past_;  // none with an instance from an earlier turn
+  std::uint64_t length_before_ = 0;
+  bool audit_ = false;
   std::unique_ptr<Instance> instance_;
   std::vector<const Message*> queries_;
   Weight weight_;
@@ -661,6 +693,57 @@ class Turns::Run final : public Outside {
 Result<TurnResult> Turns::run(const Lease& lease, std::span<const Message> messages,
                               const History& history) const {
   return Run(*this, lease, messages).run(history);
+}
+
+Result<TurnResult> Turns::go_on(const Lease& lease, std::span<const Message> messages,
+                                std::unique_ptr<Instance> instance, bool audit) const {
+  return Run(*this, lease, messages).run(std::move(instance), audit);
+}
+
+Transaction settle_turn(TurnResult& result, const Lease& lease) {
+  Transaction transaction = std::move(result.transaction);
+  Settle& settle = transaction.settles.emplace_back();
+  settle.token = lease.token;
+  if (result.refused) {
+    settle.then = Settle::Then::park;
+    settle.park_reason = queue::fit_reason(*result.refused);
+    return transaction;
+  }
+  for (const Message& message : lease.messages) {
+    if (std::ranges::find(result.left, message.id) != result.left.end()) continue;
+    settle.outcomes.push_back({.id = message.id});
+  }
+  for (const auto& [id, reason] : result.dead) {
+    const auto outcome = std::ranges::find(settle.outcomes, id, &Outcome::id);
+    outcome->kind = Outcome::Kind::dead;
+    outcome->reason = queue::fit_reason(reason);
+  }
+  if (result.park) {
+    settle.then = Settle::Then::park;
+    settle.park_reason = queue::fit_reason(*result.park);
+  }
+  settle.label = result.label;
+  return transaction;
+}
+
+Result<History> read_history(Store& store, const std::string& queue, const std::string& key,
+                             const History* begun) {
+  History whole = begun != nullptr ? *begun : History{};
+  while (begun == nullptr || whole.events.size() < whole.execution.length) {
+    begun = &whole;
+    auto page = store.history({.queue = queue,
+                               .key = key,
+                               .execution = whole.execution.number,
+                               .from = whole.events.size()});
+    if (!page && page.error().code == Errc::not_found) return History{};
+    if (!page) return page;
+    if (whole.events.empty()) {
+      whole = *std::move(page);
+    } else {
+      std::ranges::move(page->events, std::back_inserter(whole.events));
+    }
+  }
+  return whole;
 }
 
 }  // namespace strand::workflow

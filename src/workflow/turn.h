@@ -40,7 +40,17 @@ struct TurnResult {
   std::vector<MessageId> left = {};         // messages that are for a later turn
   std::vector<std::pair<MessageId, std::string>> dead = {};  // that are no messages for workflows
   TurnReport report = {};
+  // The execution after this turn, if it goes on: true once the turn is committed.
+  std::unique_ptr<Instance> instance = {};
 };
+
+// The whole transaction, with what becomes of the lease's messages.
+Transaction settle_turn(TurnResult& result, const Lease& lease);
+
+// An open execution with all of its events: those that the lease has brought, and the others. Not
+// found: an empty one.
+Result<History> read_history(Store& store, const std::string& queue, const std::string& key,
+                             const History* begun = nullptr);
 
 // Runs turns: what is in the lane of an instance, and its history, become one transaction.
 //
@@ -48,7 +58,6 @@ struct TurnResult {
 class Turns {
  public:
   struct Options {
-    std::string queue = "workflow";
     bool verify = false;  // replay each turn again, and compare
   };
   // `store` is only read from, and must outlive this.
@@ -60,6 +69,9 @@ class Turns {
   // An error: something could not be read; the turn can be tried again.
   Result<TurnResult> run(const Lease& lease, std::span<const Message> messages,
                          const History& history) const;
+  // The same with an instance that is what a replay would yield; `audit`: which is to be checked.
+  Result<TurnResult> go_on(const Lease& lease, std::span<const Message> messages,
+                           std::unique_ptr<Instance> instance, bool audit) const;
 
  private:
   class Run;

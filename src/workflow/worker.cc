@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <set>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/planted.h"
 #include "workflow/activity_runner.h"
 #include "workflow/counts.h"
+#include "workflow/instance_cache.h"
 #include "workflow/turn.h"
 #include "workflow/wire.h"
 
@@ -18,7 +20,10 @@ namespace strand {
 
 using workflow::ActivityRunner;
 using workflow::Counts;
+using workflow::Resident;
+using workflow::TurnResult;
 using workflow::Turns;
+using Eviction = workflow::InstanceCache::Eviction;
 
 // A consumer of the instances' queue, whose handler runs turns, and one of the activities' queues.
 class WorkflowWorker::Parts {
@@ -27,7 +32,8 @@ class WorkflowWorker::Parts {
         ActivityRunner::Activities activities)
       : store_(store),
         options_(std::move(options)),
-        turns_(store, std::move(registry), {.queue = options_.queue, .verify = options_.verify}),
+        cache_(options_.cache, options_.clock),
+        turns_(store, std::move(registry), {.verify = options_.verify}),
         runner_(store, activities, options_.clock, counts_),
         activities_(std::move(activities)) {}
 
@@ -44,6 +50,7 @@ class WorkflowWorker::Parts {
           Consumer::start(store_, turn_options(), [this](Work& work) { return turn(work); });
       if (!consumer) return std::unexpected(consumer.error());
       turn_consumer_ = *std::move(consumer);
+      consumer_of_turns_ = turn_consumer_.get();
     }
     return {};
   }
@@ -77,10 +84,11 @@ class WorkflowWorker::Parts {
     };
     end(turn_consumer_);
     end(activity_consumer_);
+    cache_.clear();
     return patient;
   }
 
-  [[nodiscard]] const Counts& counts() const { return counts_; }
+  [[nodiscard]] std::vector<Metric> metrics() const { return to_metrics(counts_, cache_); }
 
  private:
   [[nodiscard]] ConsumerOptions common() const {
@@ -91,7 +99,7 @@ class WorkflowWorker::Parts {
     return options;
   }
 
-  [[nodiscard]] ConsumerOptions turn_options() const {
+  [[nodiscard]] ConsumerOptions turn_options() {
     ConsumerOptions options = common();
     options.queues = {options_.queue};
     options.workers = options_.turn_workers;
@@ -100,7 +108,27 @@ class WorkflowWorker::Parts {
     options.batch_messages = 1000;
     for (const auto& [label, definition] : turns_.registry())
       options.labels.push_back(label);
+    const InstanceCacheOptions& cache = options_.cache;
+    if (cache.enabled) {
+      options.keep = KeepLanes{.idle = cache.idle_timeout,
+                               .total = cache.extended_lock_timeout,
+                               .lanes_max = cache.max_instances};
+    }
+    const CoalesceOptions& coalesce = options_.coalesce;
+    if (coalesce.enabled) {
+      options.coalesce = Coalesce{.window = coalesce.coalesce_window,
+                                  .messages = coalesce.max_batch_size,
+                                  .worth = [this](const Lease& lease) { return waits(lease); },
+                                  .kept_lanes = coalesce.coalesce_on_hit};
+    }
     return options;
+  }
+
+  // Whether a replay is so long that more messages for it are worth some time.
+  [[nodiscard]] bool waits(const Lease& lease) {
+    if (!lease.history || lease.history->execution.outcome) return false;
+    if (lease.history->execution.length < options_.coalesce.min_history_for_coalesce) return false;
+    return options_.coalesce.coalesce_on_hit || !cache_.has(lease);
   }
 
   [[nodiscard]] ConsumerOptions activity_options() const {
@@ -117,32 +145,83 @@ class WorkflowWorker::Parts {
     return options;
   }
 
-  Result<History> history_of(const Work& work) {
+  // Runs a turn with what is in memory, or with what is stored.
+  Result<TurnResult> run_turn(const Work& work) {
     const Lease& lease = work.lease();
-    if (work.first_of_lease() && lease.history) return *lease.history;
-    History whole;
-    while (true) {
-      auto page = store_.history({.queue = lease.queue,
-                                  .key = *lease.key,
-                                  .execution = whole.execution.number,
-                                  .from = whole.events.size()});
-      if (!page && page.error().code == Errc::not_found) return History{};
-      if (!page) return page;
-      if (whole.events.empty()) {
-        whole = *std::move(page);
-      } else {
-        std::ranges::move(page->events, std::back_inserter(whole.events));
-      }
-      if (whole.events.size() >= whole.execution.length) return whole;
+    auto resident = cache_.take(*lease.key);
+    if (resident && !is_current(*resident, lease, work.first_of_lease())) {
+      cache_.count(Eviction::lease);
+      resident.reset();
     }
+    if (resident) {
+      const std::uint64_t hit = ++counts_.cache_hits;
+      counts_.events_saved += resident->instance->length();
+      const std::uint32_t audit = options_.cache.audit_one_in;
+      auto result = turns_.go_on(lease, work.messages(), std::move(resident->instance),
+                                 audit > 0 && hit % audit == 0);
+      if (!result || result->refused) cache_.count(Eviction::error);
+      return result;
+    }
+    const bool brought = work.first_of_lease() && lease.history;
+    const bool whole =
+        brought && lease.history->events.size() == lease.history->execution.length;
+    auto result = [&]() -> Result<TurnResult> {
+      if (whole) return turns_.run(lease, work.messages(), *lease.history);
+      const auto history =
+          workflow::read_history(store_, lease.queue, *lease.key, brought ? &*lease.history : nullptr);
+      if (!history) return std::unexpected(history.error());
+      return turns_.run(lease, work.messages(), *history);
+    }();
+    if (result && result->report.replayed_events > 0) ++counts_.cache_misses;
+    return result;
+  }
+
+  // An instance on its way back to the cache: when its turn is committed, and not otherwise.
+  class Returning {
+   public:
+    Returning(Parts& parts, std::string id, std::unique_ptr<Resident> resident)
+        : parts_(&parts), id_(std::move(id)), resident_(std::move(resident)) {}
+    Returning(Returning&&) = default;
+    Returning& operator=(Returning&&) = delete;
+    ~Returning() {
+      if (resident_) parts_->cache_.count(Eviction::lease);
+    }
+    void operator()() {
+      const auto gone = parts_->cache_.put(id_, std::move(resident_));
+      Consumer* const consumer = parts_->consumer_of_turns_;
+      for (const std::string& id : gone) {
+        if (consumer != nullptr) consumer->let_go(parts_->options_.queue, id);
+      }
+    }
+
+   private:
+    Parts* parts_;
+    std::string id_;
+    std::unique_ptr<Resident> resident_;
+  };
+
+  void keep(Work& work, TurnResult& result) {
+    if (!options_.cache.enabled || !result.instance) return;
+    if (!result.left.empty()) return;  // has decided so much that the rest comes again
+    const bool too_long = result.instance->length() > options_.cache.max_history_size;
+    if (too_long) {
+      cache_.count(Eviction::size);
+      return;
+    }
+    work.keep_lane();
+    auto resident = std::make_unique<Resident>(std::move(result.instance), work.lease().token);
+    work.when_committed(Returning(*this, *work.key(), std::move(resident)));
   }
 
   Verdict turn(Work& work) {
     if (!work.key()) return Verdict::dead("a message without a key is for no instance");
     const auto began = std::chrono::steady_clock::now();
-    const auto history = history_of(work);
-    if (!history) return Verdict::retry(history.error().message);
-    auto result = turns_.run(work.lease(), work.messages(), *history);
+    if (const auto waited = work.gathered()) {
+      ++counts_.coalesced_batches;
+      counts_.coalesced_messages.add(static_cast<double>(work.messages().size()));
+      counts_.coalesced_seconds.add(std::chrono::duration<double>(*waited).count());
+    }
+    auto result = run_turn(work);
     if (!result) return Verdict::retry(result.error().message);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     counts_.turn_seconds.add(took.count());
@@ -151,6 +230,7 @@ class WorkflowWorker::Parts {
       ++counts_.parked;
       return Verdict::park(*result->refused);
     }
+    keep(work, *result);
     work.transaction() = std::move(result->transaction);
     for (const Message& message : work.messages()) {
       if (std::ranges::find(result->left, message.id) != result->left.end()) {
@@ -202,11 +282,13 @@ class WorkflowWorker::Parts {
   Store& store_;
   const WorkflowWorkerOptions options_;
   Counts counts_;
+  workflow::InstanceCache cache_;
   const Turns turns_;
   ActivityRunner runner_;
   const ActivityRunner::Activities activities_;
   std::unique_ptr<Consumer> activity_consumer_;
   std::unique_ptr<Consumer> turn_consumer_;
+  std::atomic<Consumer*> consumer_of_turns_ = nullptr;  // handlers may run before it is known
 };
 
 namespace {
@@ -252,6 +334,30 @@ Result<ActivityRunner::Activities> to_activities(const std::vector<AnyActivity>&
   return result;
 }
 
+Result<void> check(const InstanceCacheOptions& cache, const CoalesceOptions& coalesce) {
+  if (cache.enabled) {
+    if (cache.idle_timeout <= Duration{0}) {
+      return refuse("the instance cache needs an idle_timeout of more than nothing");
+    }
+    if (cache.extended_lock_timeout < cache.idle_timeout) {
+      return refuse(fmt::format("the instance cache has an extended_lock_timeout of {}, which must "
+                                "not be below its idle_timeout of {}",
+                                format_duration(cache.extended_lock_timeout),
+                                format_duration(cache.idle_timeout)));
+    }
+    if (cache.unleased_timeout < Duration{0}) {
+      return refuse("the instance cache has a negative unleased_timeout");
+    }
+    if (cache.max_instances == 0) {
+      return refuse("the instance cache needs max_instances of at least 1; or do not enable it");
+    }
+  }
+  if (coalesce.enabled && (coalesce.coalesce_window <= Duration{0} || coalesce.max_batch_size == 0)) {
+    return refuse("coalescing needs a coalesce_window and a max_batch_size; or do not enable it");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<WorkflowWorker>> WorkflowWorker::start(Store& store,
@@ -262,6 +368,9 @@ Result<std::unique_ptr<WorkflowWorker>> WorkflowWorker::start(Store& store,
   if (!activities) return std::unexpected(std::move(activities.error()));
   if (registry->empty() && activities->empty()) {
     return refuse("a worker needs a workflow or an activity");
+  }
+  if (auto fine = check(options.cache, options.coalesce); !fine) {
+    return std::unexpected(std::move(fine.error()));
   }
   if (!options.clock) options.clock = system_clock();
   if (auto opened = Workflows::open(store, {.queue = options.queue}); !opened) {
@@ -280,7 +389,7 @@ void WorkflowWorker::stop() { parts_->stop(std::nullopt); }
 bool WorkflowWorker::stop(Duration patience) { return parts_->stop(patience); }
 
 std::vector<Metric> WorkflowWorker::metrics() const {
-  return workflow::to_metrics(parts_->counts());
+  return parts_->metrics();
 }
 
 }  // namespace strand

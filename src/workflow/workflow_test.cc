@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 
 #include "workflow/activity_runner.h"
 #include "workflow/due_store.h"
+#include "workflow/instance_cache.h"
 #include "workflow/turn.h"
 #include "workflow/wire.h"
 
@@ -88,6 +90,11 @@ struct WorkflowTest::Parts {
   Registry registry;
   ActivityRunner::Activities activities;
   std::map<std::string, Bytes> progress;
+  InstanceCache residents{{.idle_timeout = Duration::max() / 4,
+                           .unleased_timeout = Duration::max() / 4,
+                           .max_instances = 1'000'000,
+                           .max_memory = std::size_t{1} << 30U},
+                          system_clock()};
 };
 
 WorkflowTest::WorkflowTest(Mode mode, const OpenStore& store)
@@ -97,6 +104,7 @@ WorkflowTest::~WorkflowTest() = default;
 
 void WorkflowTest::add(const AnyWorkflow& workflow) {
   parts_->registry[workflow.definition->label()] = workflow.definition;
+  parts_->residents.clear();  // other code comes with another process
 }
 
 void WorkflowTest::add(const AnyActivity& activity) {
@@ -141,37 +149,18 @@ bool WorkflowTest::run_turn() {
   request.history_from = 0;
   auto lease = parts_->lease(request);
   if (!lease) return false;
-  const Turns turns(parts_->store, parts_->registry,
-                    {.queue = request.queue, .verify = mode_ == Mode::always_replay});
+  const bool verify = mode_ == Mode::always_replay || mode_ == Mode::cached;
+  const Turns turns(parts_->store, parts_->registry, {.verify = verify});
   const auto run = [&] {
+    auto resident = parts_->residents.take(*lease->key);
+    if (resident && is_current(*resident, *lease, true)) {
+      return must(turns.go_on(*lease, lease->messages, std::move(resident->instance), false),
+                  "a turn");
+    }
     return must(turns.run(*lease, lease->messages, lease->history.value_or(History{})), "a turn");
   };
-  const auto finish = [](TurnResult result, const Lease& held) {
-    Transaction transaction = std::move(result.transaction);
-    Settle& settle = transaction.settles.emplace_back();
-    settle.token = held.token;
-    if (result.refused) {
-      settle.then = Settle::Then::park;
-      settle.park_reason = result.refused->substr(0, 4000);
-      return transaction;
-    }
-    for (const Message& message : held.messages) {
-      if (std::ranges::find(result.left, message.id) != result.left.end()) continue;
-      settle.outcomes.push_back({.id = message.id});
-    }
-    for (const auto& [id, reason] : result.dead) {
-      const auto outcome = std::ranges::find(settle.outcomes, id, &Outcome::id);
-      outcome->kind = Outcome::Kind::dead;
-      outcome->reason = reason;
-    }
-    if (result.park) {
-      settle.then = Settle::Then::park;
-      settle.park_reason = *result.park;
-    }
-    settle.label = result.label;
-    return transaction;
-  };
-  Transaction transaction = finish(run(), *lease);
+  TurnResult result = run();
+  Transaction transaction = settle_turn(result, *lease);
   if (mode_ == Mode::crash_every_turn) {
     LeaseRequest again = request;
     again.labels.clear();
@@ -184,9 +173,14 @@ bool WorkflowTest::run_turn() {
     if (late || late.error().code != Errc::lease_lost) {
       throw std::runtime_error("a turn without a lease was committed");
     }
-    transaction = finish(run(), *lease);
+    result = run();
+    transaction = settle_turn(result, *lease);
   }
   must(parts_->store.apply(transaction), "the commit of a turn");
+  if (mode_ == Mode::cached && result.instance) {
+    parts_->residents.put(*lease->key,
+                          std::make_unique<Resident>(std::move(result.instance), lease->token));
+  }
   ++turns_;
   return true;
 }

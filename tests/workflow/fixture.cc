@@ -23,6 +23,7 @@ std::vector<Way> ways() {
     all.push_back({.name = store.name, .mode = Mode::normal, .store = store});
     if (store.name != "memory") continue;
     all.push_back({.name = "memory_replayed", .mode = Mode::always_replay, .store = store});
+    all.push_back({.name = "memory_cached", .mode = Mode::cached, .store = store});
     all.push_back({.name = "memory_crashing", .mode = Mode::crash_every_turn, .store = store});
   }
   return all;

@@ -49,21 +49,28 @@ TEST(WorkflowSim, Whatever_happens_every_instance_ends_and_replays) {
     sum.terminated += tally.terminated;
     sum.events += tally.events;
     sum.prefixes += tally.prefixes;
+    sum.cache_hits += tally.cache_hits;
+    sum.unleased_hits += tally.unleased_hits;
+    sum.cache_misses += tally.cache_misses;
+    sum.stale += tally.stale;
   }
   if (one > 0) return;
   // A run in which nothing happens proves nothing.
   for (const std::uint64_t each :
        {sum.lost_turns, sum.late_commits, sum.restarts, sum.parked, sum.sagas_completed,
-        sum.sagas_undone, sum.children, sum.completed, sum.failed, sum.cancelled, sum.terminated}) {
+        sum.sagas_undone, sum.children, sum.completed, sum.failed, sum.cancelled, sum.terminated,
+        sum.cache_hits, sum.unleased_hits, sum.cache_misses, sum.stale}) {
     EXPECT_GT(each, count / 50);
   }
   fmt::print(
       "{} seeds: {} turns, {} lost, {} commits too late, {} attempts, {} restarts, {} parked, {} "
       "sagas completed, {} undone, {} children, {} completed, {} failed, {} cancelled, {} "
-      "terminated, {} events, {} prefixes\n",
+      "terminated, {} events, {} prefixes; instances in memory: {} hits under the same lease, {} "
+      "under another, {} misses, {} stale\n",
       count, sum.turns, sum.lost_turns, sum.late_commits, sum.attempts, sum.restarts, sum.parked,
       sum.sagas_completed, sum.sagas_undone, sum.children, sum.completed, sum.failed, sum.cancelled,
-      sum.terminated, sum.events, sum.prefixes);
+      sum.terminated, sum.events, sum.prefixes, sum.cache_hits, sum.unleased_hits,
+      sum.cache_misses, sum.stale);
 }
 
 }  // namespace

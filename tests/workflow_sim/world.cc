@@ -39,6 +39,11 @@ class NobodyOutside final : public Outside {
 World::World(std::uint64_t seed)
     : seed_(seed), random_(seed), url_("memory:workflow-sim-" + std::to_string(seed)) {
   open();
+  for (auto& cache : caches_) {
+    InstanceCacheOptions options;
+    if (random_.one_in(3)) options.max_instances = 1;  // it evicts all the time
+    cache = std::make_unique<InstanceCache>(options, clock_);
+  }
 }
 
 World::~World() = default;
@@ -88,7 +93,7 @@ bool World::lease_turn() {
   request.history_from = 0;
   auto leases = must(store_->lease(request));
   for (Lease& lease : leases)
-    turns_held_.push_back({.lease = std::move(lease)});
+    turns_held_.push_back({.lease = std::move(lease), .worker = random_.below(workers)});
   return !leases.empty();
 }
 
@@ -101,27 +106,61 @@ bool World::lease_activity() {
 }
 
 void World::decide_turn(Held& held) {
-  auto turn = turns_->run(held.lease, held.lease.messages, held.lease.history.value_or(History{}));
+  if (held.lease.messages.empty()) return;
+  auto resident = caches_[held.worker]->take(*held.lease.key);
+  if (resident && !is_current(*resident, held.lease, held.first)) {
+    ++tally_.stale;
+    resident.reset();
+  }
+  Result<TurnResult> turn;
+  if (resident) {
+    ++(held.first ? tally_.unleased_hits : tally_.cache_hits);
+    turn = turns_->go_on(held.lease, held.lease.messages, std::move(resident->instance),
+                         random_.one_in(2));
+  } else {
+    ++tally_.cache_misses;
+    const auto history = held.first ? Result<History>(held.lease.history.value_or(History{}))
+                                    : read_history(*store_, "workflow", *held.lease.key);
+    if (!history) return complain("a history cannot be read: " + history.error().message);
+    turn = turns_->run(held.lease, held.lease.messages, *history);
+  }
   if (!turn) return complain("a turn failed: " + turn.error().message);
-  if (turn->refused) return complain("a turn was refused: " + *turn->refused);
+  if (turn->refused) {
+    // A turn that has lost its lease may see anything: what somebody else appended meanwhile.
+    if (!held.first && !store_->renew(std::vector{held.lease.token}, 5s).front()) return;
+    return complain("a turn was refused: " + *turn->refused);
+  }
   for (const auto& [id, reason] : turn->dead)
     complain("a message was not understood: " + reason);
   ++tally_.turns;
-  Transaction transaction = std::move(turn->transaction);
-  Settle& settle = transaction.settles.emplace_back();
-  settle.token = held.lease.token;
-  for (const Message& message : held.lease.messages) {
-    if (std::ranges::find(turn->left, message.id) == turn->left.end()) {
-      settle.outcomes.push_back({.id = message.id});
-    }
+  if (turn->park) ++tally_.parked;
+  const bool keeps = turn->instance && turn->left.empty() && !held.lease.isolated && !calm_;
+  held.decided = settle_turn(*turn, held.lease);
+  if (keeps && random_.one_in(2)) held.decided->settles.front().then = Settle::Then::keep;
+  held.after = std::move(turn->instance);
+}
+
+void World::pull_turn(Held& held) {
+  auto pulled = store_->pull(held.lease.token, held.lease.cursor,
+                             {.messages = static_cast<std::uint32_t>(1 + random_.below(4))});
+  if (!pulled) return;
+  held.lease.cursor = pulled->cursor;
+  std::ranges::move(pulled->messages, std::back_inserter(held.lease.messages));
+}
+
+bool World::commit_turn(Held& held) {
+  const bool kept = held.decided->settles.front().then == Settle::Then::keep;
+  if (!commit(held)) return true;
+  if (held.after) {
+    caches_[held.worker]->put(
+        *held.lease.key, std::make_unique<Resident>(std::move(held.after), held.lease.token));
   }
-  settle.label = turn->label;
-  if (turn->park) {
-    ++tally_.parked;
-    settle.then = Settle::Then::park;
-    settle.park_reason = *turn->park;
-  }
-  held.decided = std::move(transaction);
+  if (!kept) return true;
+  held.decided.reset();
+  held.first = false;
+  held.tried = false;
+  held.lease.messages.clear();
+  return false;
 }
 
 void World::decide_activity(Held& held) {
@@ -149,14 +188,17 @@ void World::decide_activity(Held& held) {
 }
 
 // A turn, or an answer, that comes too late must leave no trace; nothing else may keep it away.
-void World::commit(Held& held) {
+bool World::commit(Held& held) {
   const auto done = store_->apply(*held.decided);
-  if (done) return;
+  if (done) return held.tried = true;
   ++tally_.late_commits;
   const Errc code = done.error().code;
-  if (code != Errc::lease_lost && code != Errc::message_not_leased) {
+  // A second commit under a lease that goes on finds that its events are there already.
+  const bool again = held.tried && code == Errc::history_mismatch;
+  if (code != Errc::lease_lost && code != Errc::message_not_leased && !again) {
     complain("a commit was refused: " + done.error().message);
   }
+  return false;
 }
 
 // --- Chaos ---
@@ -178,6 +220,7 @@ void World::some_accident() {
       tally_.lost_turns += turns_held_.size();
       turns_held_.clear();
       activities_held_.clear();
+      caches_[random_.below(workers)]->clear();
       break;
     default:
       resume_parked();
@@ -225,12 +268,15 @@ void World::chaos() {
       case 4: {
         if (turns_held_.empty()) break;
         Held& held = turns_held_[random_.below(turns_held_.size())];
+        if (held.lease.messages.empty()) pull_turn(held);
         if (!held.decided) decide_turn(held);
         if (!held.decided || random_.one_in(4)) break;  // slow: it commits later, or never
-        commit(held);
         // A worker that does not know that it is done tries again.
-        if (!random_.one_in(10))
+        if (random_.one_in(10)) {
+          commit(held);
+        } else if (commit_turn(held)) {
           turns_held_.erase(turns_held_.begin() + (&held - turns_held_.data()));
+        }
         break;
       }
       case 5: {
@@ -280,7 +326,7 @@ void World::calm() {
       busy = true;
       for (Held& held : turns_held_) {
         if (!held.decided) decide_turn(held);
-        if (held.decided) commit(held);
+        if (held.decided) commit_turn(held);
       }
       turns_held_.clear();
       for (Held& held : activities_held_) {

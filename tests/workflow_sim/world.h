@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <strand/workflows.h>
 
 #include "sim/random.h"
+#include "workflow/instance_cache.h"
 #include "workflow/turn.h"
 #include "workflow_sim/program.h"
 
@@ -43,6 +45,10 @@ class World {
     std::uint64_t terminated = 0;
     std::uint64_t events = 0;
     std::uint64_t prefixes = 0;
+    std::uint64_t cache_hits = 0;  // under the same lease, and under another
+    std::uint64_t unleased_hits = 0;
+    std::uint64_t cache_misses = 0;
+    std::uint64_t stale = 0;  // was in memory, and true no more
   };
   [[nodiscard]] const Tally& tally() const { return tally_; }
 
@@ -51,6 +57,10 @@ class World {
   struct Held {
     Lease lease;
     std::optional<Transaction> decided = {};
+    std::size_t worker = 0;  // which one, of those that run turns
+    bool first = true;       // nothing was committed under this lease
+    bool tried = false;      // what was decided was committed, and its worker may not know
+    std::unique_ptr<workflow::Instance> after = {};  // the turn, once it is committed
   };
 
   void open();
@@ -65,9 +75,14 @@ class World {
 
   bool lease_turn();
   bool lease_activity();
+  // A worker that has kept a lane looks whether it has messages.
+  void pull_turn(Held& held);
+  // Whether the worker is done with the lane.
+  bool commit_turn(Held& held);
   void decide_turn(Held& held);
   void decide_activity(Held& held);
-  void commit(Held& held);
+  // Whether it was.
+  bool commit(Held& held);
   void some_accident();
   void client_does_something();
   void resume_parked();
@@ -82,6 +97,9 @@ class World {
   std::unique_ptr<Store> store_;
   std::unique_ptr<workflow::Turns> turns_;
   std::unique_ptr<Workflows> workflows_;
+  // Each worker that runs turns has instances in memory, as many as there are.
+  static constexpr std::size_t workers = 3;
+  std::array<std::unique_ptr<workflow::InstanceCache>, workers> caches_;
   std::vector<Held> turns_held_;
   std::vector<Held> activities_held_;
   bool calm_ = false;
