@@ -9,9 +9,9 @@
 namespace strand {
 
 // Instances that a worker keeps in memory between two turns, so that the next message of one goes
-// straight to its coroutine: nothing is read, nothing is replayed. What is kept is a copy of what is
-// stored, and whether it is still true is checked each time; so these settings are about time and
-// memory, never about correctness.
+// straight to its coroutine: nothing is read, nothing is replayed. What is kept is a copy of what
+// is stored, and whether it is still true is checked each time; so these settings are about time
+// and memory, never about correctness.
 struct InstanceCacheOptions {
   bool enabled = true;
 
@@ -24,7 +24,7 @@ struct InstanceCacheOptions {
   // else has worked on it until the next one.
   Duration unleased_timeout = std::chrono::minutes{5};
 
-  std::size_t max_instances = 100;       // the one that was used longest ago goes first
+  std::size_t max_instances = 100;        // the one that was used longest ago goes first
   std::size_t max_history_size = 10'000;  // events; a longer one is not kept
   // What instances may take: exactly for coroutine frames, by the size of what was handed in for
   // what they hold besides.
@@ -39,9 +39,9 @@ struct InstanceCacheOptions {
 struct CoalesceOptions {
   bool enabled = true;
   Duration coalesce_window = std::chrono::milliseconds{100};
-  std::uint32_t max_batch_size = 50;              // enough: waits no longer
-  std::size_t min_history_for_coalesce = 100;     // events; shorter ones are replayed at once
-  bool coalesce_on_hit = false;                   // also for instances that are in memory
+  std::uint32_t max_batch_size = 50;           // enough: waits no longer
+  std::size_t min_history_for_coalesce = 100;  // events; shorter ones are replayed at once
+  bool coalesce_on_hit = false;                // also for instances that are in memory
 };
 
 }  // namespace strand

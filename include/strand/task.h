@@ -28,9 +28,7 @@ void free_frame(void* frame, std::size_t bytes) noexcept;
 class TaskPromise {
  public:
   static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
-  static void operator delete(void* frame, std::size_t bytes) noexcept {
-    free_frame(frame, bytes);
-  }
+  static void operator delete(void* frame, std::size_t bytes) noexcept { free_frame(frame, bytes); }
 
   // A task does not run before somebody awaits it.
   std::suspend_always initial_suspend() noexcept { return {}; }

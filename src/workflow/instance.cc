@@ -198,7 +198,8 @@ void Instance::on_answer(const HistoryEvent& event) {
   const Pending pending = std::move(found->second);
   pending_.erase(found);
   if (pending.has_progress && !replaying_) {
-    decisions_.records.push_back({.space = std::string(progress_space), .key = reference(event.call)});
+    decisions_.records.push_back(
+        {.space = std::string(progress_space), .key = reference(event.call)});
   }
   const bool failed =
       event.kind == EventKind::activity_failed || event.kind == EventKind::child_failed;

@@ -541,6 +541,11 @@ class Turns::Run final : public Outside {
     if (!history) return std::unexpected(history.error());
     auto events = decode_history(*history);
     if (!events) return std::unexpected(events.error());
+    // Somebody else has appended: the lease is lost, and this turn will not be committed.
+    if (events->size() != length_before_) {
+      return failure(Errc::lease_lost, fmt::format("the history of '{}' has gone on elsewhere",
+                                                   base::printable(identity_.id)));
+    }
     past_ = *std::move(events);
     return {};
   }

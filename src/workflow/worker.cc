@@ -163,12 +163,11 @@ class WorkflowWorker::Parts {
       return result;
     }
     const bool brought = work.first_of_lease() && lease.history;
-    const bool whole =
-        brought && lease.history->events.size() == lease.history->execution.length;
+    const bool whole = brought && lease.history->events.size() == lease.history->execution.length;
     auto result = [&]() -> Result<TurnResult> {
       if (whole) return turns_.run(lease, work.messages(), *lease.history);
-      const auto history =
-          workflow::read_history(store_, lease.queue, *lease.key, brought ? &*lease.history : nullptr);
+      const auto history = workflow::read_history(store_, lease.queue, *lease.key,
+                                                  brought ? &*lease.history : nullptr);
       if (!history) return std::unexpected(history.error());
       return turns_.run(lease, work.messages(), *history);
     }();
@@ -340,10 +339,10 @@ Result<void> check(const InstanceCacheOptions& cache, const CoalesceOptions& coa
       return refuse("the instance cache needs an idle_timeout of more than nothing");
     }
     if (cache.extended_lock_timeout < cache.idle_timeout) {
-      return refuse(fmt::format("the instance cache has an extended_lock_timeout of {}, which must "
-                                "not be below its idle_timeout of {}",
-                                format_duration(cache.extended_lock_timeout),
-                                format_duration(cache.idle_timeout)));
+      return refuse(fmt::format(
+          "the instance cache has an extended_lock_timeout of {}, which must "
+          "not be below its idle_timeout of {}",
+          format_duration(cache.extended_lock_timeout), format_duration(cache.idle_timeout)));
     }
     if (cache.unleased_timeout < Duration{0}) {
       return refuse("the instance cache has a negative unleased_timeout");
@@ -352,7 +351,8 @@ Result<void> check(const InstanceCacheOptions& cache, const CoalesceOptions& coa
       return refuse("the instance cache needs max_instances of at least 1; or do not enable it");
     }
   }
-  if (coalesce.enabled && (coalesce.coalesce_window <= Duration{0} || coalesce.max_batch_size == 0)) {
+  if (coalesce.enabled &&
+      (coalesce.coalesce_window <= Duration{0} || coalesce.max_batch_size == 0)) {
     return refuse("coalescing needs a coalesce_window and a max_batch_size; or do not enable it");
   }
   return {};
@@ -388,8 +388,6 @@ void WorkflowWorker::wait_idle() { parts_->wait_idle(); }
 void WorkflowWorker::stop() { parts_->stop(std::nullopt); }
 bool WorkflowWorker::stop(Duration patience) { return parts_->stop(patience); }
 
-std::vector<Metric> WorkflowWorker::metrics() const {
-  return parts_->metrics();
-}
+std::vector<Metric> WorkflowWorker::metrics() const { return parts_->metrics(); }
 
 }  // namespace strand

@@ -25,6 +25,8 @@ class HookedStore final : public ForwardingStore {
   std::function<std::optional<Error>(std::span<const Transaction>)> before_apply;
   std::function<std::optional<Error>()> after_apply;
   std::function<std::optional<Error>()> before_lease;
+  std::function<void(const std::vector<Lease>&)> after_lease;
+  std::function<void()> before_history;
   std::function<std::optional<Error>()> before_renew;
   std::function<void()> after_renew;
   std::function<void()> before_watching_a_lane;
@@ -42,7 +44,13 @@ class HookedStore final : public ForwardingStore {
   }
   Result<std::vector<Lease>> lease(const LeaseRequest& request) override {
     if (auto error = before_lease ? before_lease() : std::nullopt) return std::unexpected(*error);
-    return behind().lease(request);
+    auto leases = behind().lease(request);
+    if (leases && after_lease) after_lease(*leases);
+    return leases;
+  }
+  Result<History> history(const HistoryQuery& query) override {
+    if (before_history) before_history();
+    return behind().history(query);
   }
   std::vector<Result<Time>> renew(std::span<const Token> tokens, Duration lease) override {
     if (auto error = before_renew ? before_renew() : std::nullopt) {

@@ -69,8 +69,8 @@ TEST(WorkflowSim, Whatever_happens_every_instance_ends_and_replays) {
       "under another, {} misses, {} stale\n",
       count, sum.turns, sum.lost_turns, sum.late_commits, sum.attempts, sum.restarts, sum.parked,
       sum.sagas_completed, sum.sagas_undone, sum.children, sum.completed, sum.failed, sum.cancelled,
-      sum.terminated, sum.events, sum.prefixes, sum.cache_hits, sum.unleased_hits,
-      sum.cache_misses, sum.stale);
+      sum.terminated, sum.events, sum.prefixes, sum.cache_hits, sum.unleased_hits, sum.cache_misses,
+      sum.stale);
 }
 
 }  // namespace

@@ -124,11 +124,11 @@ void World::decide_turn(Held& held) {
     if (!history) return complain("a history cannot be read: " + history.error().message);
     turn = turns_->run(held.lease, held.lease.messages, *history);
   }
-  if (!turn) return complain("a turn failed: " + turn.error().message);
-  if (turn->refused) {
-    // A turn that has lost its lease may see anything: what somebody else appended meanwhile.
-    if (!held.first && !store_->renew(std::vector{held.lease.token}, 5s).front()) return;
-    return complain("a turn was refused: " + *turn->refused);
+  if (!turn || turn->refused) {
+    // A turn that has lost its lease may see what somebody else has appended meanwhile.
+    if (!store_->renew(std::vector{held.lease.token}, 5s).front()) return;
+    return complain(!turn ? "a turn failed: " + turn.error().message
+                          : "a turn was refused: " + *turn->refused);
   }
   for (const auto& [id, reason] : turn->dead)
     complain("a message was not understood: " + reason);
@@ -152,8 +152,8 @@ bool World::commit_turn(Held& held) {
   const bool kept = held.decided->settles.front().then == Settle::Then::keep;
   if (!commit(held)) return true;
   if (held.after) {
-    caches_[held.worker]->put(
-        *held.lease.key, std::make_unique<Resident>(std::move(held.after), held.lease.token));
+    caches_[held.worker]->put(*held.lease.key,
+                              std::make_unique<Resident>(std::move(held.after), held.lease.token));
   }
   if (!kept) return true;
   held.decided.reset();
