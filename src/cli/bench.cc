@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -6,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/bench/cache_bench.h"
 #include "cli/bench/queue_bench.h"
 #include "cli/bench/workflow_bench.h"
 #include "cli/commands.h"
@@ -177,13 +179,20 @@ struct BenchWorkflowOptions : Common {
   WorkflowBenchOptions bench = {};
   std::optional<Duration> duration = {};
   std::optional<Duration> delay = {};
+  std::optional<Duration> spacing = {};
+  std::optional<std::uint64_t> history = {};
+  std::optional<std::uint64_t> messages = {};
+  std::optional<std::uint64_t> instances = {};
+  std::optional<std::uint64_t> cached = {};
+  bool no_cache = false;
 };
 
 void declare_workflow(CLI::App& app, BenchWorkflowOptions& options) {
   WorkflowBenchOptions& bench = options.bench;
   add_text(
       app, "--scenario", bench.scenario, "NAME",
-      "sequence5: five activities one after another; fanout5: five at a time; one (sequence5)");
+      "sequence5: five activities one after another; fanout5: five at a time; one. Of instances in "
+      "memory: trickle, cached-turn, live (sequence5)");
   add_number<unsigned>(app, "--inflight", bench.inflight, 1,
                        "Instances that run at the same time (500)");
   add_duration(app, "--duration", options.duration, "Of the measurement (8s)");
@@ -191,13 +200,131 @@ void declare_workflow(CLI::App& app, BenchWorkflowOptions& options) {
   add_number<unsigned>(app, "--turn-workers", bench.turn_workers, 1, "Threads that run turns (2)");
   add_number<unsigned>(app, "--activity-workers", bench.activity_workers, 1,
                        "Threads that run activities (2)");
+  add_flag(app, "--no-cache", options.no_cache, "Replay in every turn");
+  add_number<std::uint64_t>(app, "--history", options.history, 1,
+                            "trickle, cached-turn: events of the instance (1000, 10000)");
+  add_number<std::uint64_t>(app, "--messages", options.messages, 1,
+                            "trickle, cached-turn: messages to it (10, 500)");
+  add_duration(app, "--spacing", options.spacing, "trickle: between two of them (100ms)");
+  add_number<std::uint64_t>(app, "--instances", options.instances, 1,
+                            "live: instances in all (100000)");
+  add_number<std::uint64_t>(app, "--cached", options.cached, 2,
+                            "live: those that fit in memory (1000)");
   add_flag(app, "--allow-memory-filesystem", bench.memory_filesystem,
            "Measure also where a sync costs nothing");
   add_flag(app, "--keep", bench.keep, "Leave the store there");
 }
 
+Exit print_trickle(const TrickleReport& report, Output& output) {
+  const auto way = [](const TrickleReport::Way& one) {
+    return boost::json::object{{"replayed_events", std::llround(one.replayed_events)},
+                               {"turns", std::llround(one.turns)},
+                               {"bytes_read", std::llround(one.bytes_read)},
+                               {"latency_ms", to_json(one.latency_ms)}};
+  };
+  if (output.json()) {
+    output.object({{"replayed_events", boost::json::object{{"on", report.on.replayed_events},
+                                                           {"off", report.off.replayed_events}}},
+                   {"on", way(report.on)},
+                   {"off", way(report.off)}});
+    return Exit::done;
+  }
+  for (const auto& [name, one] : {std::pair{"with", &report.on}, std::pair{"without", &report.off}})
+    output.text(
+        fmt::format("{} instances in memory: {:.0f} events replayed in {:.0f} turns, {:.0f} "
+                    "bytes read; a message took {:.2f} ms (half)\n",
+                    name, one->replayed_events, one->turns, one->bytes_read, one->latency_ms.p50));
+  return Exit::done;
+}
+
+Exit print_cached_turn(const CachedTurnReport& report, Output& output) {
+  const double time = report.lengthy.turn_us.p50 / report.brief.turn_us.p50;
+  const double bytes = report.lengthy.bytes_read / report.brief.bytes_read;
+  const auto way = [](const CachedTurnReport::Way& one) {
+    return boost::json::object{{"history", one.history},
+                               {"turn_us", to_json(one.turn_us)},
+                               {"bytes_read", one.bytes_read},
+                               {"latency_ms", to_json(one.latency_ms)}};
+  };
+  if (output.json()) {
+    output.object({{"brief", way(report.brief)},
+                   {"lengthy", way(report.lengthy)},
+                   {"time_ratio", time},
+                   {"bytes_ratio", bytes}});
+    return Exit::done;
+  }
+  for (const auto* one : {&report.brief, &report.lengthy})
+    output.text(
+        fmt::format("{} events: a turn takes {:.1f} us (half) and reads {:.0f} bytes; with "
+                    "its commit {:.2f} ms\n",
+                    one->history, one->turn_us.p50, one->bytes_read, one->latency_ms.p50));
+  output.text(fmt::format("ratio: time {:.2f}, bytes {:.2f}\n", time, bytes));
+  return Exit::done;
+}
+
+Exit print_live(const CacheBenchOptions& bench, const LiveReport& report, Output& output) {
+  const auto way = [](const LiveReport::Way& one) {
+    return boost::json::object{{"messages_per_s", one.messages_per_s},
+                               {"hit_rate", one.hit_rate},
+                               {"cache_bytes_max", one.bytes_max}};
+  };
+  if (output.json()) {
+    output.object({{"few", way(report.few)},
+                   {"many", way(report.many)},
+                   {"max_memory", report.max_memory},
+                   {"rss_mb", report.rss_mb},
+                   {"instances", bench.instances},
+                   {"cached", bench.cached}});
+    return Exit::done;
+  }
+  output.text(fmt::format("{} instances, {} in memory at most\n", bench.instances, bench.cached));
+  for (const auto& [name, one] :
+       {std::pair{"to few", &report.few}, std::pair{"to all", &report.many}})
+    output.text(fmt::format(
+        "messages {} of them: {:.0f} messages/s, {:.0f} % hits, at most {:.0f} of "
+        "{:.0f} bytes in memory\n",
+        name, one->messages_per_s, 100 * one->hit_rate, one->bytes_max, report.max_memory));
+  output.text(fmt::format("{:.0f} MB resident\n", report.rss_mb));
+  return Exit::done;
+}
+
+// Scenarios of instances in memory.
+Exit run_cache(const BenchWorkflowOptions& given, Output& output) {
+  const std::string& scenario = given.bench.scenario;
+  const bool turn = scenario == "cached-turn";
+  CacheBenchOptions bench;
+  if (given.store != default_store) bench.store = given.store;
+  bench.history = given.history.value_or(turn ? 10'000 : 1000);
+  bench.messages = given.messages.value_or(turn ? 500 : 10);
+  bench.spacing = given.spacing.value_or(bench.spacing);
+  bench.instances = given.instances.value_or(bench.instances);
+  bench.cached = given.cached.value_or(bench.cached);
+  bench.duration = given.duration.value_or(bench.duration);
+  bench.memory_filesystem = given.bench.memory_filesystem;
+  bench.keep = given.bench.keep;
+  const auto run = [&](auto measure, auto print) {
+    auto report = [&] {
+      const ProgressLine line;
+      return measure(bench, line.progress());
+    }();
+    if (!report) return fail(report.error());
+    return print(*report);
+  };
+  if (turn) {
+    return run(bench_cached_turn, [&](const auto& r) { return print_cached_turn(r, output); });
+  }
+  if (scenario == "live") {
+    return run(bench_live, [&](const auto& r) { return print_live(bench, r, output); });
+  }
+  return run(bench_trickle, [&](const auto& r) { return print_trickle(r, output); });
+}
+
 Exit run_workflow(const BenchWorkflowOptions& given, Output& output) {
+  for (const char* scenario : {"trickle", "cached-turn", "live"}) {
+    if (given.bench.scenario == scenario) return run_cache(given, output);
+  }
   WorkflowBenchOptions bench = given.bench;
+  bench.cache = !given.no_cache;
   if (given.store != default_store) bench.store = given.store;
   if (given.duration) bench.duration = *given.duration;
   if (given.delay) bench.delay = *given.delay;
@@ -251,8 +378,10 @@ void add_bench_commands(Family program) {
       bench,
       {.name = "workflow",
        .what = "Measures how many instances of a workflow are completed on a new store.",
-       .example = "  strand bench workflow --scenario sequence5 --inflight 500 --duration 8s\n"
-                  "  strand bench workflow --scenario fanout5 --delay 10ms --inflight 20 -o json"},
+       .example =
+           "  strand bench workflow --scenario sequence5 --inflight 500 --duration 8s\n"
+           "  strand bench workflow --scenario trickle --history 1000 --messages 10 -o json\n"
+           "  strand bench workflow --scenario fanout5 --delay 10ms --inflight 20 -o json"},
       declare_workflow, run_workflow);
 }
 

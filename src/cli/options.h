@@ -95,8 +95,9 @@ CLI::Option& add_flag(CLI::App& app, const std::string& name, bool& target,
                       const std::string& what);
 void add_durability(CLI::App& app, Durability& target);
 
-template <class T>
-CLI::Option& add_number(CLI::App& app, const std::string& name, T& target, T min,
+// Into a T, or an optional one.
+template <class T, class Target>
+CLI::Option& add_number(CLI::App& app, const std::string& name, Target& target, T min,
                         const std::string& what) {
   return add_value(app, name, "N", what, [&target, min](std::string_view text) -> Result<void> {
     const auto number = parse_number<T>(text, min);

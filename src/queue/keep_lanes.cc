@@ -34,7 +34,7 @@ void Consumer::Loop::watch_lane(const HeldPointer& held) {
 // Lanes are leased many at a time and pulled one by one, so while others wait it is given back. An
 // isolated lease brings no further messages (S6).
 bool Consumer::Loop::may_keep(const Held& held) const {
-  return held.lease.key && !held.lease.isolated && waiting_.empty() &&
+  return held.lease.key && !held.lease.isolated && waiting_.empty() && busy() <= options_.workers &&
          poked_.size() <= options_.workers && !stopping_ && held.renewed &&
          now() < held.since + options_.keep->total;
 }

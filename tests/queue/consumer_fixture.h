@@ -80,7 +80,7 @@ class ConsumerTest : public testing::Test {
     options.clock = clock_;
     store_ = open("memory:", options).value();
     hooked_ = std::make_unique<HookedStore>(*store_);
-    hooked_->after_renew = [this] { renewals_.add(1); };
+    hooked_->after_renew = [this](Duration) { renewals_.add(1); };
   }
 
   [[nodiscard]] ConsumerOptions options() const {

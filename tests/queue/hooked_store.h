@@ -28,7 +28,7 @@ class HookedStore final : public ForwardingStore {
   std::function<void(const std::vector<Lease>&)> after_lease;
   std::function<void()> before_history;
   std::function<std::optional<Error>()> before_renew;
-  std::function<void()> after_renew;
+  std::function<void(Duration length)> after_renew;
   std::function<void()> before_watching_a_lane;
 
   using Store::apply;
@@ -57,7 +57,7 @@ class HookedStore final : public ForwardingStore {
       return {tokens.size(), std::unexpected(*error)};
     }
     auto results = behind().renew(tokens, lease);
-    if (after_renew) after_renew();
+    if (after_renew) after_renew(lease);
     return results;
   }
   [[nodiscard]] Watch watch(WatchTarget target, std::function<void()> callback) override {

@@ -286,7 +286,6 @@ TEST_F(KeptLanes, While_other_lanes_wait_none_is_kept) {
   go_on.open();
   consumer->wait_idle();
   EXPECT_LT(consumer->stats().kept, 6U);
-  EXPECT_GE(consumer->stats().kept, 1U);  // the last one
 }
 
 TEST_F(KeptLanes, Messages_to_a_lane_that_is_kept_are_gathered_if_that_is_wanted) {

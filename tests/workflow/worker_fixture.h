@@ -55,7 +55,9 @@ class Workers : public ::testing::Test {
     options.clock = clock_;
     store_ = open("memory:", options).value();
     hooked_ = std::make_unique<HookedStore>(*store_);
-    hooked_->after_renew = [this] { renewals_.add(1); };
+    hooked_->after_renew = [this](Duration length) {
+      if (length == std::chrono::seconds{10}) renewals_.add(1);
+    };
     workflows_ = std::make_unique<Workflows>(Workflows::open(*store_).value());
   }
 
@@ -102,7 +104,7 @@ class Workers : public ::testing::Test {
   std::shared_ptr<ManualClock> clock_ = std::make_shared<ManualClock>();
   std::unique_ptr<Store> store_;
   std::unique_ptr<HookedStore> hooked_;  // what workers see of it
-  Notes<int> renewals_;
+  Notes<int> renewals_;  // of attempts with a heartbeat of ten seconds
   std::unique_ptr<Workflows> workflows_;
 };
 

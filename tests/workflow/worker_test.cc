@@ -134,7 +134,7 @@ TEST_F(Workers, An_attempt_that_is_silent_for_too_long_is_tried_again_elsewhere)
   attempts.wait_for(1);
   // Its worker lives, and holds its lease: for ten seconds from the beginning, and renewed.
   clock_->advance(6s);
-  renewals_.wait_for(3);  // when it began; now; and that of the instance's lane, which is kept
+  renewals_.wait_for(2);
   clock_->advance(4s);
   ASSERT_TRUE(comes_true([&] { return stats("activities").backoff == 1; }));
   clock_->advance(1ms);

@@ -56,9 +56,11 @@ class Scenario {
       return Type(name,
                   [this](Workflow& wf, Bytes input) { return fan_out(wf, std::move(input), 5); });
     }
-    return failure(Errc::invalid_argument,
-                   fmt::format("there is no scenario '{}'; there are sequence5, fanout5 and one",
-                               base::printable(name)));
+    return failure(
+        Errc::invalid_argument,
+        fmt::format("there is no scenario '{}'; there are sequence5, fanout5 and one, and "
+                    "for instances in memory trickle, cached-turn and live",
+                    base::printable(name)));
   }
 
  private:
@@ -222,6 +224,7 @@ Result<WorkflowBenchReport> bench_workflow(const WorkflowBenchOptions& options,
   working.activities = {scenario.work()};
   working.turn_workers = options.turn_workers;
   working.activity_workers = options.activity_workers;
+  working.cache.enabled = options.cache;
   auto worker = WorkflowWorker::start(**store, std::move(working));
   if (!worker) return std::unexpected(std::move(worker.error()));
   const auto workflows = Workflows::open(**store);

@@ -19,6 +19,7 @@ struct WorkflowBenchOptions {
   Duration delay{0};  // what an activity takes
   unsigned turn_workers = 2;
   unsigned activity_workers = 2;
+  bool cache = true;  // instances stay in memory between turns
   bool memory_filesystem = false;
   bool keep = false;
 };
