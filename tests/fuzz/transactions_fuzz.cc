@@ -16,6 +16,7 @@
 #include "fuzz/target.h"
 #include "store/check/check.h"
 #include "store/contract/check.h"
+#include "store/engine/reads.h"
 #include "unit/check_fixture.h"
 
 namespace strand::fuzz {
@@ -142,13 +143,31 @@ class Run {
     request.messages = static_cast<std::uint32_t>(1 + draw_.below(5));
     request.lease = draw_.maybe(draw_.duration());
     if (draw_.rarely()) request.labels = {draw_.name()};
+    request.history_from = draw_.maybe(draw_.number());
+    request.history_limit = static_cast<std::size_t>(draw_.number());
     auto grants = store_.lease(request);
     FUZZ_REQUIRE(grants || !grants.error().message.empty(), "an error says something");
     if (!grants) return;
+    histories(*grants, request);
     for (engine::Grant& grant : *grants) {
       if (draw_.rarely()) static_cast<void>(store_.pull(grant.token, grant.cursor));
       if (draw_.rarely()) static_cast<void>(store_.renew(grant.token, draw_.duration()));
       grants_.push_back(std::move(grant));
+    }
+  }
+
+  void histories(const std::vector<engine::Grant>& grants, const LeaseRequest& request) {
+    const auto leases = engine::materialize(store_.backend(), grants, request);
+    FUZZ_REQUIRE(leases.has_value(), "what was leased can be read");
+    for (const Lease& lease : *leases) {
+      if (!lease.history) continue;
+      const History& history = *lease.history;
+      const Execution& execution = history.execution;
+      FUZZ_REQUIRE(history.first == std::max(*request.history_from, execution.first),
+                   "a history begins where it was asked for, or behind what was trimmed");
+      const std::uint64_t there = execution.length - std::min(history.first, execution.length);
+      FUZZ_REQUIRE(history.events.size() == std::min<std::uint64_t>(there, request.history_limit),
+                   "and has what there is, up to the limit");
     }
   }
 
@@ -207,6 +226,9 @@ class Run {
     append.close = draw_.maybe(draw_.name());
     return append;
   }
+  TrimHistory trim() {
+    return {.token = draw_.token(grants_), .execution = draw_.number(), .before = draw_.number()};
+  }
   Transaction transaction() {
     Transaction transaction;
     transaction.durability = draw_.kind<Durability>(2);
@@ -220,6 +242,7 @@ class Run {
       switch (draw_.below(8)) {
         case 0:
           transaction.appends.push_back(append());
+          if (draw_.below(4) == 0) transaction.trim_histories.push_back(trim());
           break;
         case 1:
           transaction.cancels.push_back(
