@@ -217,17 +217,33 @@ class Run {
     }
     return settle;
   }
+  // The last execution of a leased instance, so that most of what is drawn for it fits.
+  Execution last_of(const Token& token) {
+    const auto grant = std::ranges::find(grants_, token, &engine::Grant::token);
+    if (grant == grants_.end() || !grant->key) return {};
+    const auto history =
+        engine::read_history(store_.backend(), Limits{},
+                             {.queue = grant->queue, .key = *grant->key, .from = 0, .limit = 1});
+    return history ? history->execution : Execution{};
+  }
   Append append() {
     Append append;
     append.token = draw_.token(grants_);
-    append.execution = draw_.number();
-    append.expected_length = draw_.number();
+    const Execution last = last_of(append.token);
+    const bool open = last.number > 0 && !last.outcome;
+    append.execution = draw_.rarely() ? draw_.number() : last.number + (open ? 0 : 1);
+    append.expected_length = draw_.rarely() ? draw_.number() : open ? last.length : 0;
     append.events.resize(static_cast<std::size_t>(draw_.below(3)), "event");
+    if (draw_.rarely()) append.events.resize(300, "one of many");
     append.close = draw_.maybe(draw_.name());
     return append;
   }
-  TrimHistory trim() {
-    return {.token = draw_.token(grants_), .execution = draw_.number(), .before = draw_.number()};
+  TrimHistory trim(const Append& append) {
+    const auto length = static_cast<int>((append.expected_length + append.events.size()) % 1000);
+    return {.token = append.token,
+            .execution = draw_.rarely() ? draw_.number() : append.execution,
+            .before = draw_.rarely() ? draw_.number()
+                                     : static_cast<std::uint64_t>(draw_.below(length + 1))};
   }
   Transaction transaction() {
     Transaction transaction;
@@ -242,7 +258,9 @@ class Run {
       switch (draw_.below(8)) {
         case 0:
           transaction.appends.push_back(append());
-          if (draw_.below(4) == 0) transaction.trim_histories.push_back(trim());
+          if (draw_.below(2) == 0) {
+            transaction.trim_histories.push_back(trim(transaction.appends.back()));
+          }
           break;
         case 1:
           transaction.cancels.push_back(

@@ -450,8 +450,9 @@ TransactionPlan plan(const Transaction& transaction, const Limits& limits, bool 
     return plan.statements.size() - 1;
   };
   if (transaction.id) add(begin_statement(transaction, limits));
-  const std::size_t places =
-      transaction.settles.size() + transaction.appends.size() + transaction.remove_histories.size();
+  const std::size_t places = transaction.settles.size() + transaction.appends.size() +
+                             transaction.trim_histories.size() +
+                             transaction.remove_histories.size();
   if (places > 1 || (places > 0 && !transaction.sends.empty())) {
     const Transaction* const one = &transaction;
     add(lock_lanes(std::span(&one, 1)));
