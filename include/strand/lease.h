@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +33,8 @@ struct LeaseRequest {
   std::optional<Duration> lease = {};         // none: the queue's setting
   // Bring the instance's open execution with its events from this one (0 = first) on.
   std::optional<std::uint64_t> history_from = {};
+  // At most so many of those events, for each lane; the rest is read with Store::history().
+  std::size_t history_limit = std::numeric_limits<std::size_t>::max();
 };
 
 // The current execution of an instance.
@@ -38,7 +42,8 @@ struct Execution {
   std::string queue = {};
   std::string key = {};
   std::uint64_t number = 0;                 // of the execution; 0: the instance does not exist
-  std::uint64_t length = 0;                 // events in its history
+  std::uint64_t length = 0;                 // events in its history, trimmed ones included
+  std::uint64_t first = 0;                  // events before this one were trimmed
   std::string label = {};                   // pinned while open
   std::optional<std::string> outcome = {};  // none while open
   Time opened_at{};
@@ -49,7 +54,8 @@ struct Execution {
 
 struct History {
   Execution execution = {};
-  std::uint64_t first = 0;  // index of events.front()
+  // Index of events.front(): what was asked for, or the first event that was not trimmed.
+  std::uint64_t first = 0;
   std::vector<Bytes> events = {};
 
   friend bool operator==(const History&, const History&) = default;

@@ -86,6 +86,16 @@ struct RemoveHistory {
   std::uint64_t through_execution = 0;
 };
 
+// Forgets the events before the one numbered `before` of the open execution of the instance whose
+// lane the token holds. The length, the numbers of the other events and what appends expect stay as
+// they are. Applied after the appends: at most all events that there are then can go. Trimming to
+// where the history already begins, or before that, changes nothing.
+struct TrimHistory {
+  Token token = {};
+  std::uint64_t execution = 1;
+  std::uint64_t before = 0;
+};
+
 // Writes or removes a record.
 struct WriteRecord {
   std::string space = {};
@@ -158,15 +168,16 @@ using Administration =
 
 // What a client wants to happen, all or nothing.
 //
-// The parts take effect in the order of the members: histories, settles, cancels, sends,
-// publishes, records. So a token may append and be settled in one transaction, and a settled or
-// cancelled message's name is free for a send.
+// The parts take effect in the order of the members: histories (removals, appends, trims), settles,
+// cancels, sends, publishes, records. So a token may append, trim and be settled in one
+// transaction, and a settled or cancelled message's name is free for a send.
 struct Transaction {
   std::optional<TransactionId> id = {};
   Durability durability = Durability::sync;
 
   std::vector<RemoveHistory> remove_histories = {};
   std::vector<Append> appends = {};
+  std::vector<TrimHistory> trim_histories = {};
   std::vector<Settle> settles = {};
   std::vector<Cancel> cancels = {};
   std::vector<Send> sends = {};

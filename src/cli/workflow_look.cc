@@ -250,7 +250,8 @@ Exit run_history(const HistoryOptions& options, Output& output) {
     for (std::size_t i = 0; i < page->events.size(); ++i)
       print(page->events[i], page->first + i, output);
     left -= page->events.size();
-    from += page->events.size();
+    // What was trimmed is passed over.
+    from = page->first + page->events.size();
     if (page->events.empty() || from >= page->length) break;
   }
   return Exit::done;

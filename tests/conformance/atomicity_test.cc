@@ -124,6 +124,13 @@ TEST_P(StoreConformance, A_failing_removal_of_a_history_undoes_all_parts) {
                             Errc::history_mismatch);
 }
 
+// Checked against what the appends leave, which must be undone with it.
+// Rules: S22 S20
+TEST_P(StoreConformance, A_failing_trim_undoes_all_parts) {
+  const Scene scene = scene_in(store());
+  expect_to_fail_everything(store(), scene, trim(scene.work, 1, 99), Errc::history_mismatch);
+}
+
 // The other leases of the transaction are good, and stay so.
 // Rules: S22 S5
 // Behaviours: atomicity_failure_rollback

@@ -307,6 +307,7 @@ void expect_token_refused(Store& store, const Token& token, const Refusal& refus
   expect_refused(store, together(settlement(forged, {acked(MessageId{1})}, Then::keep)), refusal);
   expect_refused(store, together(append(forged, 1, 0, {"e"})), refusal);
   expect_refused(store, together(RemoveHistory{.token = token, .through_execution = 0}), refusal);
+  expect_refused(store, together(trim(forged, 1, 0)), refusal);
   expect_pull_refused(store, token, Cursor{0}, {}, refusal);
   expect_renew_refused(store, token, 1min, refusal);
 }
@@ -447,6 +448,26 @@ TEST_P(StoreConformance, An_append_of_the_wrong_length_harms_nothing) {
     expect_refused(store(), together(append(lease, execution, length, {"x"})),
                    {.code = Errc::history_mismatch});
   }
+}
+
+// The same for a trim: the largest numbers are no small ones.
+// Rules: S20 Input
+TEST_P(StoreConformance, A_trim_to_an_event_that_cannot_be_harms_nothing) {
+  ASSERT_TRUE(apply(furniture()));
+  const Lease lease = lease_key("orders", "7");
+  ASSERT_TRUE(apply(together(append(lease, 1, 0, {"a", "b"}))));
+  const std::uint64_t huge = ~std::uint64_t{0};
+  for (const auto& [execution, before] : {std::pair<std::uint64_t, std::uint64_t>{1, 3},
+                                          {1, huge},
+                                          {1, huge / 2 + 1},
+                                          {2, 0},
+                                          {huge, 0},
+                                          {huge, huge}}) {
+    SCOPED_TRACE(std::to_string(execution) + " before " + std::to_string(before));
+    expect_refused(store(), together(trim(lease, execution, before)),
+                   {.code = Errc::history_mismatch});
+  }
+  expect_refused(store(), together(trim(lease, 0, 1)), invalid_argument);
 }
 
 // An operator marks a hundred dead letters; one of them was dropped by a colleague meanwhile.

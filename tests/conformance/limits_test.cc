@@ -155,21 +155,21 @@ TEST_P(StoreConformance, A_transaction_has_its_number_of_operations_and_no_more)
 // Rules: S19
 TEST_P(StoreConformance, Every_kind_of_part_counts_as_an_operation) {
   Limits limits;
-  limits.transaction_operations_max = 5;
+  limits.transaction_operations_max = 6;
   reopen(limits);
   enqueue("work", key("7"), "w");
   enqueue("work", key("7"), "named", {.name = "n"});
   const Lease lease = lease_one("work");
-  const Transaction five =
-      together(append(lease, 1, 0, {"e"}), Cancel{"work", "none"}, send("x", unkeyed, "a"),
-               publication("t", unkeyed, "b"), write("state", "k", "v"));
-  ASSERT_TRUE(apply(five));
+  const Transaction six =
+      together(append(lease, 1, 0, {"e"}), trim(lease, 1, 0), Cancel{"work", "none"},
+               send("x", unkeyed, "a"), publication("t", unkeyed, "b"), write("state", "k", "v"));
+  ASSERT_TRUE(apply(six));
 
-  Transaction six = five;
-  six.appends[0].expected_length = 1;
-  six.records.push_back(write("state", "l", "v"));
-  expect_refused(store(), six, too_large);
-  const Ids many(6, MessageId{1});
+  Transaction seven = six;
+  seven.appends[0].expected_length = 1;
+  seven.records.push_back(write("state", "l", "v"));
+  expect_refused(store(), seven, too_large);
+  const Ids many(7, MessageId{1});
   expect_refused(store(), together(Redrive{"work", many, {}}), too_large);
   expect_refused(store(), together(DropDead{"work", many}), too_large);
 }

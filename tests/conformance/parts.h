@@ -37,6 +37,10 @@ inline Append append(const Lease& lease, std::uint64_t execution, std::uint64_t 
                 .close = std::move(close)};
 }
 
+inline TrimHistory trim(const Lease& lease, std::uint64_t execution, std::uint64_t before) {
+  return TrimHistory{.token = lease.token, .execution = execution, .before = before};
+}
+
 inline WriteRecord write(std::string space, std::string key, std::optional<Bytes> value,
                          std::optional<Version> expected = {}) {
   return WriteRecord{.space = std::move(space),
@@ -72,6 +76,7 @@ inline void add(Transaction& to, RemoveHistory part) {
   to.remove_histories.push_back(std::move(part));
 }
 inline void add(Transaction& to, Append part) { to.appends.push_back(std::move(part)); }
+inline void add(Transaction& to, TrimHistory part) { to.trim_histories.push_back(std::move(part)); }
 inline void add(Transaction& to, Settle part) { to.settles.push_back(std::move(part)); }
 inline void add(Transaction& to, Cancel part) { to.cancels.push_back(std::move(part)); }
 inline void add(Transaction& to, Send part) { to.sends.push_back(std::move(part)); }

@@ -119,9 +119,9 @@ void PrintTo(const QueueInfo& info, std::ostream* out) {
 
 void PrintTo(const Execution& execution, std::ostream* out) {
   *out << "execution " << execution.number << " of " << execution.queue << "/" << execution.key
-       << " label \"" << execution.label << "\" length " << execution.length << " outcome "
-       << text_of(execution.outcome) << " opened " << format_time(execution.opened_at)
-       << " updated " << format_time(execution.updated_at);
+       << " label \"" << execution.label << "\" from " << execution.first << " length "
+       << execution.length << " outcome " << text_of(execution.outcome) << " opened "
+       << format_time(execution.opened_at) << " updated " << format_time(execution.updated_at);
 }
 
 void PrintTo(const History& history, std::ostream* out) {

@@ -85,12 +85,12 @@ TEST_P(StoreConformance, A_conflict_is_found_in_every_part) {
   enqueue("work", key("7"), "w", {.name = "other"});
   const Lease lease = lease_one("work");
   const Transaction first =
-      together(id_at(now(), 1), append(lease, 1, 0, {"e"}), settlement(lease, {}, Then::keep),
-               Cancel{"work", "n"}, send("orders", unkeyed, "a"), publication("t", unkeyed, "p"),
-               write("state", "k", "v"));
+      together(id_at(now(), 1), append(lease, 1, 0, {"e"}), trim(lease, 1, 0),
+               settlement(lease, {}, Then::keep), Cancel{"work", "n"}, send("orders", unkeyed, "a"),
+               publication("t", unkeyed, "p"), write("state", "k", "v"));
   ASSERT_TRUE(apply(first));
 
-  std::vector<Transaction> others(8, first);
+  std::vector<Transaction> others(9, first);
   others[0].appends[0].events = {"f"};
   others[1].settles[0].then = Then::end;
   others[2].cancels[0].name = "other";
@@ -99,6 +99,7 @@ TEST_P(StoreConformance, A_conflict_is_found_in_every_part) {
   others[5].records[0].expected = Version{0};
   others[6].sends[0].priority = Priority::low;
   others[7].sends.push_back(others[7].sends[0]);
+  others[8].trim_histories[0].before = 1;
   for (std::size_t i = 0; i < others.size(); ++i) {
     EXPECT_EQ(apply(others[i]).error().code, Errc::transaction_conflict) << "number " << i;
   }

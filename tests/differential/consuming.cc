@@ -47,6 +47,7 @@ LeaseRequest Workload::draw_request() {
   if (random_.one_in(5)) request.bytes = draw_bytes(request.queue, request.bytes);
   if (random_.one_in(2)) request.lease = draw_wait() + milliseconds{1};
   if (random_.one_in(6)) request.history_from = random_.below(3);
+  if (random_.one_in(3)) request.history_limit = static_cast<std::size_t>(random_.below(4));
   return request;
 }
 
@@ -63,6 +64,10 @@ void Workload::ask(const LeaseRequest& request) {
     if (lease.isolated) count("leased isolated");
     if (lease.more) count("leased with more behind");
     if (lease.history && lease.history->execution.number > 0) count("leased with history");
+    if (lease.history && lease.history->events.size() == request.history_limit &&
+        lease.history->first + request.history_limit < lease.history->execution.length) {
+      count("leased with a part of the history");
+    }
     forget(lease.token);
     Held held{.token = lease.token,
               .queue = lease.queue,
@@ -279,6 +284,13 @@ void Workload::settled(const Settle& settle) {
   }
 }
 
+TrimHistory Workload::draw_trim(const Token& token, std::uint64_t execution, std::uint64_t length) {
+  TrimHistory trim{.token = token, .execution = execution, .before = random_.below(length + 1)};
+  if (random_.one_in(10)) trim.before = length + random_.below(2);
+  if (random_.one_in(12)) trim.execution += 1;
+  return trim;
+}
+
 // One turn of a workflow: append what happened, finish what was leased, send what follows.
 void Workload::turn() {
   const Held* const held = draw_held(true);
@@ -309,6 +321,7 @@ void Workload::turn() {
   if (random_.one_in(20)) append.execution += 1;
   for (std::int64_t n = random_.between(1, 3); n > 0; --n)
     append.events.push_back("e" + draw_body());
+  if (random_.one_in(20)) append.events.resize(many_events, "e");
   if (random_.one_in(4)) append.close = "completed";
   transaction.appends.push_back(append);
   if (append.close && random_.one_in(2)) {  // continue-as-new
@@ -317,6 +330,11 @@ void Workload::turn() {
     next.execution = append.execution + 1;
     next.events = {"again"};
     transaction.appends.push_back(next);
+  }
+  if (random_.one_in(3)) {
+    const Append& last = transaction.appends.back();
+    const std::uint64_t length = last.expected_length + last.events.size();
+    transaction.trim_histories.push_back(draw_trim(last.token, last.execution, length));
   }
   if (!random_.one_in(3)) transaction.settles.push_back(draw_settle(*held));
   mix_in(transaction);

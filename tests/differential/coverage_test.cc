@@ -61,6 +61,8 @@ constexpr auto floors = std::to_array<Floor>({
     {"history appended", 100},
     {"history closed", 30},
     {"history removed", 8},
+    {"history trimmed", 20},
+    {"much trimmed", 2},
     {"transaction repeated", 30},
     // Administration, where it concerned something.
     {"configured", 200},
@@ -81,6 +83,7 @@ constexpr auto floors = std::to_array<Floor>({
     {"leased isolated", 80},
     {"leased with more behind", 100},
     {"leased with history", 15},
+    {"leased with a part of the history", 2},
     {"leased again after a failure", 200},
     {"several leases at once", 100},
     {"notice leased", 100},

@@ -189,7 +189,7 @@ Token Workload::draw_bad_token() {
 void Workload::bad_token() {
   const Token token = draw_bad_token();
   Transaction transaction;
-  switch (random_.below(6)) {
+  switch (random_.below(7)) {
     case 0:
       stores_.pull(token, Cursor{1}, {});
       return;
@@ -202,6 +202,9 @@ void Workload::bad_token() {
       break;
     case 3:
       transaction.remove_histories.push_back({.token = token, .through_execution = 0});
+      break;
+    case 4:
+      transaction.trim_histories.push_back({.token = token, .execution = 1, .before = 0});
       break;
     default:
       transaction.settles.push_back({.token = token});

@@ -184,6 +184,8 @@ void each_name(Transaction& transaction, const F& f) {
     each_name(removal.token, f);
   for (Append& append : transaction.appends)
     each_name(append.token, f);
+  for (TrimHistory& trim : transaction.trim_histories)
+    each_name(trim.token, f);
   for (Settle& settle : transaction.settles) {
     each_name(settle.token, f);
     for (Outcome& outcome : settle.outcomes)

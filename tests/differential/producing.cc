@@ -264,6 +264,9 @@ void Workload::learn(const Transaction& transaction, const Result<Receipt>& resu
   for (const Append& append : transaction.appends)
     count(append.close ? "history closed" : "history appended");
   if (!transaction.remove_histories.empty()) count("history removed");
+  for (const TrimHistory& trim : transaction.trim_histories) {
+    if (trim.before > 0) count(trim.before > many_events / 2 ? "much trimmed" : "history trimmed");
+  }
 }
 
 }  // namespace strand::differential

@@ -16,6 +16,8 @@ std::vector<Reasons> reasons_of_parts(const Transaction& transaction) {
     parts.push_back({Errc::lease_lost, Errc::history_mismatch});
   for (std::size_t i = 0; i < transaction.appends.size(); ++i)
     parts.push_back({Errc::lease_lost, Errc::history_mismatch});
+  for (std::size_t i = 0; i < transaction.trim_histories.size(); ++i)
+    parts.push_back({Errc::lease_lost, Errc::history_mismatch});
   for (const Settle& settle : transaction.settles) {
     parts.push_back({Errc::lease_lost});
     for (std::size_t i = 0; i < settle.outcomes.size(); ++i)

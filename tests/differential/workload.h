@@ -25,6 +25,9 @@ struct Held {
   std::vector<Cursor> old_cursors;  // latest last
 };
 
+// More than an engine trims event by event.
+inline constexpr std::size_t many_events = 300;
+
 // What the history has seen so far: requests are made of it, so that most of them fit, and some are
 // out of date. Everything is in the words of the reference.
 struct Known {
@@ -94,6 +97,7 @@ class Workload {
   Held* draw_held(bool keyed);
   Settle draw_settle(const Held& held);
   Outcome draw_outcome(MessageId id);
+  TrimHistory draw_trim(const Token& token, std::uint64_t execution, std::uint64_t length);
   Transaction draw_settling();
   void settled(const Settle& settle);
   void forget(const Token& token);

@@ -41,6 +41,10 @@ void change(const Mutation& mutation, Entries& entries) {
       }
       return;
     }
+    case Mutation::Kind::erase_range:
+      entries.erase(entries.lower_bound({mutation.family, key}),
+                    entries.lower_bound({mutation.family, std::string(mutation.value)}));
+      return;
   }
 }
 

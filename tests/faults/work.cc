@@ -199,11 +199,13 @@ void Ledger::read_histories(Store& store, State& state, std::vector<std::string>
       continue;
     }
     for (std::size_t i = 0; i < history->events.size(); ++i) {
-      if (history->events[i] != fmt::format("{} {}", execution.key, i)) {
-        wrong.push_back(fmt::format("event {} of {} was changed", i, execution.key));
+      const std::uint64_t number = history->first + i;
+      if (history->events[i] != fmt::format("{} {}", execution.key, number)) {
+        wrong.push_back(fmt::format("event {} of {} was changed", number, execution.key));
       }
     }
-    state.emplace("history " + execution.key, std::to_string(history->events.size()));
+    state.emplace("history " + execution.key,
+                  fmt::format("{} to {}", history->first, history->first + history->events.size()));
   }
 }
 
@@ -332,11 +334,16 @@ void Work::move_on(const Lease& lease, Transaction& transaction, std::vector<Fac
 
 void Work::add_history(const Lease& lease, Transaction& transaction, std::vector<Fact>& facts) {
   const std::uint64_t length = lease.history ? lease.history->execution.length : 0;
+  std::uint64_t first = lease.history ? lease.history->execution.first : 0;
   Append& append = transaction.appends.emplace_back();
   append.token = lease.token;
   append.expected_length = length;
   append.events.push_back(fmt::format("{} {}", *lease.key, length));
-  facts.push_back({"history " + *lease.key, std::to_string(length + 1)});
+  if (random_() % 3 == 0) {
+    first += random_() % (length + 2 - first);
+    transaction.trim_histories.push_back({.token = lease.token, .execution = 1, .before = first});
+  }
+  facts.push_back({"history " + *lease.key, fmt::format("{} to {}", first, length + 1)});
 }
 
 Result<void> Work::let_time_pass(Store& store) {

@@ -17,6 +17,7 @@
 
 #include "fuzz/target.h"
 #include "store/check/check.h"
+#include "store/engine/reads.h"
 #include "store/engine/records.h"
 #include "unit/check_fixture.h"
 
@@ -145,6 +146,20 @@ std::vector<MessageId> dead_letters_of(QuietStore& store, std::string_view queue
   return ids;
 }
 
+// Reads the history of a leased instance, and forgets it.
+void trim(QuietStore& store, const engine::Grant& grant) {
+  LeaseRequest request = from(grant.queue);
+  request.history_from = 0;
+  request.history_limit = 2;
+  const auto leases = engine::materialize(store.backend(), {grant}, request);
+  if (!leases || !leases->front().history) return;
+  const Execution& last = leases->front().history->execution;
+  Transaction transaction;
+  transaction.trim_histories.push_back(
+      {.token = grant.token, .execution = last.number, .before = last.length});
+  static_cast<void>(store.apply(transaction));
+}
+
 // Everything that a store is there for. What a damaged one answers does not matter.
 void use(QuietStore& store) {
   for (const QueueInfo& queue : store.engine().queues()) {
@@ -155,6 +170,7 @@ void use(QuietStore& store) {
     const auto grants = store.lease(request);
     if (!grants) continue;
     for (const engine::Grant& grant : *grants) {
+      trim(store, grant);
       std::vector<Outcome> outcomes;
       for (const engine::GrantedMessage& message : grant.messages) {
         const auto kind = static_cast<Outcome::Kind>(outcomes.size() % 4);

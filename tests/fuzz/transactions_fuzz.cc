@@ -16,6 +16,7 @@
 #include "fuzz/target.h"
 #include "store/check/check.h"
 #include "store/contract/check.h"
+#include "store/engine/reads.h"
 #include "unit/check_fixture.h"
 
 namespace strand::fuzz {
@@ -142,13 +143,31 @@ class Run {
     request.messages = static_cast<std::uint32_t>(1 + draw_.below(5));
     request.lease = draw_.maybe(draw_.duration());
     if (draw_.rarely()) request.labels = {draw_.name()};
+    request.history_from = draw_.maybe(draw_.number());
+    request.history_limit = static_cast<std::size_t>(draw_.number());
     auto grants = store_.lease(request);
     FUZZ_REQUIRE(grants || !grants.error().message.empty(), "an error says something");
     if (!grants) return;
+    histories(*grants, request);
     for (engine::Grant& grant : *grants) {
       if (draw_.rarely()) static_cast<void>(store_.pull(grant.token, grant.cursor));
       if (draw_.rarely()) static_cast<void>(store_.renew(grant.token, draw_.duration()));
       grants_.push_back(std::move(grant));
+    }
+  }
+
+  void histories(const std::vector<engine::Grant>& grants, const LeaseRequest& request) {
+    const auto leases = engine::materialize(store_.backend(), grants, request);
+    FUZZ_REQUIRE(leases.has_value(), "what was leased can be read");
+    for (const Lease& lease : *leases) {
+      if (!lease.history) continue;
+      const History& history = *lease.history;
+      const Execution& execution = history.execution;
+      FUZZ_REQUIRE(history.first == std::max(*request.history_from, execution.first),
+                   "a history begins where it was asked for, or behind what was trimmed");
+      const std::uint64_t there = execution.length - std::min(history.first, execution.length);
+      FUZZ_REQUIRE(history.events.size() == std::min<std::uint64_t>(there, request.history_limit),
+                   "and has what there is, up to the limit");
     }
   }
 
@@ -198,14 +217,33 @@ class Run {
     }
     return settle;
   }
+  // The last execution of a leased instance, so that most of what is drawn for it fits.
+  Execution last_of(const Token& token) {
+    const auto grant = std::ranges::find(grants_, token, &engine::Grant::token);
+    if (grant == grants_.end() || !grant->key) return {};
+    const auto history =
+        engine::read_history(store_.backend(), Limits{},
+                             {.queue = grant->queue, .key = *grant->key, .from = 0, .limit = 1});
+    return history ? history->execution : Execution{};
+  }
   Append append() {
     Append append;
     append.token = draw_.token(grants_);
-    append.execution = draw_.number();
-    append.expected_length = draw_.number();
+    const Execution last = last_of(append.token);
+    const bool open = last.number > 0 && !last.outcome;
+    append.execution = draw_.rarely() ? draw_.number() : last.number + (open ? 0 : 1);
+    append.expected_length = draw_.rarely() ? draw_.number() : open ? last.length : 0;
     append.events.resize(static_cast<std::size_t>(draw_.below(3)), "event");
+    if (draw_.rarely()) append.events.resize(300, "one of many");
     append.close = draw_.maybe(draw_.name());
     return append;
+  }
+  TrimHistory trim(const Append& append) {
+    const auto length = static_cast<int>((append.expected_length + append.events.size()) % 1000);
+    return {.token = append.token,
+            .execution = draw_.rarely() ? draw_.number() : append.execution,
+            .before = draw_.rarely() ? draw_.number()
+                                     : static_cast<std::uint64_t>(draw_.below(length + 1))};
   }
   Transaction transaction() {
     Transaction transaction;
@@ -220,6 +258,9 @@ class Run {
       switch (draw_.below(8)) {
         case 0:
           transaction.appends.push_back(append());
+          if (draw_.below(2) == 0) {
+            transaction.trim_histories.push_back(trim(transaction.appends.back()));
+          }
           break;
         case 1:
           transaction.cancels.push_back(

@@ -83,6 +83,8 @@ void State::perform(const Transaction& transaction, const Receipt* seen) {
     attempt([&] { remove_history(x); });
   for (const Append& x : transaction.appends)
     attempt([&] { append(x); });
+  for (const TrimHistory& x : transaction.trim_histories)
+    attempt([&] { trim_history(x); });
   for (const Settle& x : transaction.settles)
     attempt([&] { settle(x); });
   for (const Cancel& x : transaction.cancels)

@@ -1,5 +1,7 @@
 // S20: the history of an instance is one chain.
 
+#include <algorithm>
+
 #include "model/state.h"
 #include "model/text.h"
 
@@ -58,6 +60,22 @@ void State::append(const Append& append) {
   execution.execution.length += append.events.size();
   execution.execution.updated_at = now_;
   if (append.close) execution.execution.outcome = *append.close;
+}
+
+// The events stay where they are: nothing shows those before `first`.
+void State::trim_history(const TrimHistory& trim) {
+  const Hold& hold = current(trim.token);
+  if (!hold.lane.key) throw Refused{Errc::invalid_argument, "an unkeyed lease has no history"};
+  ExecutionState* const open = open_execution(queue_at(hold.queue), *hold.lane.key);
+  const auto mismatch = [](const std::string& why) { throw Refused{Errc::history_mismatch, why}; };
+  if (open == nullptr) return mismatch("no execution is open");
+  if (open->execution.number != trim.execution) {
+    mismatch("the open execution is " + std::to_string(open->execution.number));
+  }
+  if (trim.before > open->execution.length) {
+    mismatch("the length is " + std::to_string(open->execution.length));
+  }
+  open->execution.first = std::max(open->execution.first, trim.before);
 }
 
 }  // namespace strand::model

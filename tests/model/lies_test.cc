@@ -293,9 +293,39 @@ TEST_F(Lies, I7_A_history_shows_an_event_that_nobody_appended) {
   query.queue = "wf";
   query.key = "order";
   History forked;
-  forked.execution = {"wf", "order", 1, 1, "", {}, now_, now_};
+  forked.execution = {"wf", "order", 1, 1, 0, "", {}, now_, now_};
   forked.events = {"started otherwise"};
   expect_caught(Invariant::one_chain, "I7", [&] { model_.history(query, forked); });
+}
+
+TEST_F(Lies, I7_A_trim_beyond_the_end_is_accepted) {
+  const Lease lease = lease_of("wf", "order", {send("wf", "order")});
+  lend("wf", {lease});
+  Transaction transaction;
+  Append& append = transaction.appends.emplace_back();
+  append.token = lease.token;
+  append.events = {"started"};
+  transaction.trim_histories.push_back({lease.token, 1, 2});
+  expect_caught(Invariant::one_chain, "I7", [&] { apply(transaction, receipt()); });
+}
+
+TEST_F(Lies, I7_A_trimmed_event_comes_back) {
+  const Lease lease = lease_of("wf", "order", {send("wf", "order")});
+  lend("wf", {lease});
+  Transaction transaction;
+  Append& append = transaction.appends.emplace_back();
+  append.token = lease.token;
+  append.events = {"started", "went on"};
+  transaction.trim_histories.push_back({lease.token, 1, 1});
+  apply(transaction, receipt());
+  model_.written(commit_, true, told_all());
+  HistoryQuery query;
+  query.queue = "wf";
+  query.key = "order";
+  History whole;
+  whole.execution = {"wf", "order", 1, 2, 1, "", {}, now_, now_};
+  whole.events = {"started", "went on"};
+  expect_caught(Invariant::one_chain, "I7", [&] { model_.history(query, whole); });
 }
 
 // --- I8 ---

@@ -183,7 +183,7 @@ void Model::shown(const LeaseRequest& request, const std::vector<Lease>& due,
     rest.messages = seen[i].messages;
     rest.history.reset();
     if (request.history_from && rest.key) {
-      rest.history = written_.current_history(rest.queue, *rest.key, *request.history_from);
+      rest.history = written_.current_history(request, *rest.key);
     }
     expect(rest.history == seen[i].history, Invariant::one_chain, [&] {
       return "with the history, the lease had to be " + text(rest) + "\n  but was " + text(seen[i]);

@@ -23,6 +23,17 @@ Result<T> refused(const Refused& why) {
   return failure(why.code, why.why);
 }
 
+History history_of(const ExecutionState& execution, std::uint64_t from, std::size_t limit) {
+  History history;
+  history.execution = execution.execution;
+  history.first = std::max(from, execution.execution.first);
+  for (std::uint64_t i = history.first; i < execution.events.size(); ++i) {
+    if (history.events.size() == limit) break;
+    history.events.push_back(execution.events[i]);
+  }
+  return history;
+}
+
 Refused bad_limit(std::size_t limit, std::size_t most) {
   return limit > most ? Refused{Errc::limit_exceeded, "a page is too long", Errc::invalid_argument}
                       : Refused{Errc::invalid_argument, "a page must have room"};
@@ -186,31 +197,20 @@ Result<History> State::history(const HistoryQuery& query) const {
   const auto execution = query.execution == 0 ? std::prev(instance->second.end())
                                               : instance->second.find(query.execution);
   if (execution == instance->second.end()) return failure(Errc::not_found, "no such execution");
-  History history;
-  history.execution = execution->second.execution;
-  history.first = query.from;
-  for (std::uint64_t i = query.from; i < execution->second.events.size(); ++i) {
-    if (history.events.size() == query.limit) break;
-    history.events.push_back(execution->second.events[i]);
-  }
-  return history;
+  return history_of(execution->second, query.from, query.limit);
 }
 
-History State::current_history(const std::string& queue, const std::string& key,
-                               std::uint64_t from) const {
-  History history;
-  history.first = from;
-  history.execution.queue = queue;
-  history.execution.key = key;
-  const auto q = queues_.find(queue);
-  if (q == queues_.end()) return history;
+History State::current_history(const LeaseRequest& request, const std::string& key) const {
+  History none;
+  none.first = *request.history_from;
+  none.execution.queue = request.queue;
+  none.execution.key = key;
+  const auto q = queues_.find(request.queue);
+  if (q == queues_.end()) return none;
   const auto instance = q->second.instances.find(key);
-  if (instance == q->second.instances.end()) return history;
-  const ExecutionState& last = instance->second.rbegin()->second;
-  history.execution = last.execution;
-  for (std::uint64_t i = from; i < last.events.size(); ++i)
-    history.events.push_back(last.events[i]);
-  return history;
+  if (instance == q->second.instances.end()) return none;
+  return history_of(instance->second.rbegin()->second, *request.history_from,
+                    request.history_limit);
 }
 
 Result<Page<Execution>> State::instances(const InstancesQuery& query) const {

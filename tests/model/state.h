@@ -208,9 +208,8 @@ class State {
   [[nodiscard]] std::optional<Record> record(const std::string& space,
                                              const std::string& key) const;
   [[nodiscard]] Page<Record> read_records(const RecordsQuery& query) const;
-  // What a lease brings along for `history_from`.
-  [[nodiscard]] History current_history(const std::string& queue, const std::string& key,
-                                        std::uint64_t from) const;
+  // What a lease of that lane brings along for `history_from` and `history_limit`.
+  [[nodiscard]] History current_history(const LeaseRequest& request, const std::string& key) const;
 
   // What there is to read.
   [[nodiscard]] std::map<std::string, std::vector<std::uint64_t>> executions(
@@ -338,6 +337,7 @@ class State {
               const std::string& label, Item item);
   Version write(const WriteRecord& write, const Version* seen);
   void remove_history(const RemoveHistory& removal);
+  void trim_history(const TrimHistory& trim);
   void append(const Append& append);
 
   std::uint64_t administer(const Administration& administration);

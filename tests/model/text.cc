@@ -233,6 +233,10 @@ std::string content(const Transaction& transaction) {
   }
   for (const Append& x : transaction.appends)
     out += of(x) + "; ";
+  for (const TrimHistory& x : transaction.trim_histories) {
+    out += "trim history " + text(x.token) + " execution=" + number(x.execution) +
+           " before=" + number(x.before) + "; ";
+  }
   for (const Settle& x : transaction.settles)
     out += of(x) + "; ";
   for (const Cancel& x : transaction.cancels) {
@@ -271,6 +275,9 @@ std::string text(const LeaseRequest& request) {
   out += " lanes=" + number(request.lanes) + " messages=" + number(request.messages) +
          " bytes=" + number(request.bytes) + maybe("lease", request.lease);
   if (request.history_from) out += " history_from=" + number(*request.history_from);
+  if (request.history_limit != LeaseRequest{}.history_limit) {
+    out += " history_limit=" + number(request.history_limit);
+  }
   return out;
 }
 
@@ -382,7 +389,7 @@ std::string text(const DeadLetter& letter) {
 
 std::string text(const Execution& x) {
   return quote(x.queue) + "/" + quote(x.key) + " execution=" + number(x.number) +
-         " length=" + number(x.length) + " label=" + quote(x.label) +
+         " length=" + number(x.length) + " first=" + number(x.first) + " label=" + quote(x.label) +
          maybe_quoted("outcome", x.outcome) + " opened" + text(x.opened_at) + " updated" +
          text(x.updated_at);
 }

@@ -151,8 +151,9 @@ struct AdministrationChecks {
 
 std::size_t operations_of(const Transaction& transaction) {
   std::size_t count = transaction.remove_histories.size() + transaction.appends.size() +
-                      transaction.cancels.size() + transaction.sends.size() +
-                      transaction.publishes.size() + transaction.records.size();
+                      transaction.trim_histories.size() + transaction.cancels.size() +
+                      transaction.sends.size() + transaction.publishes.size() +
+                      transaction.records.size();
   for (const Settle& settle : transaction.settles)
     count += 1 + settle.outcomes.size();
   if (!transaction.admin) return count;
@@ -163,7 +164,8 @@ std::size_t operations_of(const Transaction& transaction) {
 
 bool only_administration(const Transaction& transaction) {
   return transaction.remove_histories.empty() && transaction.appends.empty() &&
-         transaction.settles.empty() && transaction.cancels.empty() && transaction.sends.empty() &&
+         transaction.trim_histories.empty() && transaction.settles.empty() &&
+         transaction.cancels.empty() && transaction.sends.empty() &&
          transaction.publishes.empty() && transaction.records.empty();
 }
 
@@ -194,6 +196,9 @@ void validate(const Transaction& transaction, const Limits& limits) {
   for (const Settle& x : transaction.settles)
     validate(x, limits);
   for (const Append& x : transaction.appends) {
+    if (x.execution == 0) invalid("executions are numbered from 1");
+  }
+  for (const TrimHistory& x : transaction.trim_histories) {
     if (x.execution == 0) invalid("executions are numbered from 1");
   }
   for (const Cancel& x : transaction.cancels) {

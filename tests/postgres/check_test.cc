@@ -136,6 +136,7 @@ void fill_histories(Store& store) {
   const Lease lease = leased(store, {.queue = "orders", .key = "history", .lease = 5h});
   applied(store, {.appends = {{.token = lease.token, .events = {"1", "2"}, .close = "continued"},
                               {.token = lease.token, .execution = 2, .events = {"a", "b", "c"}}},
+                  .trim_histories = {{.token = lease.token, .execution = 2, .before = 1}},
                   .records = {{.space = "space", .key = "key", .value = "value"}}});
 }
 
@@ -186,9 +187,29 @@ struct Damage {
 };
 void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.sql; }
 
-const std::vector<Damage>& damages() {
+std::vector<Damage> damages_of_histories() {
+  return {
+      {"instance", "update instances set first_execution = 0", "bad_instance", false},
+      {"instance_trimmed_beyond", "update instances set first_event = 4", "bad_instance", false},
+      {"execution_trimmed_beyond", "update executions set first_event = 3", "bad_execution", false},
+      {"execution_gone", "delete from executions", "missing_execution", false},
+      {"execution_open", "update executions set outcome = null", "bad_execution", false},
+      {"execution_of_none", "insert into executions values (0, 1, 0, 0, '', 'x', 0, 0)",
+       "orphan_execution"},
+      {"event_gone", "delete from events where execution = 2 and number = 1", "missing_event",
+       false},
+      {"event_not_trimmed", "update instances set first_event = 0", "missing_event", false},
+      {"event_trimmed", "insert into events select number, execution, 0, 'x' from instances",
+       "orphan_event"},
+      {"event_beyond",
+       "insert into events select number, execution, length + 3, 'x' from instances",
+       "orphan_event"},
+  };
+}
+
+std::vector<Damage> damages_of_others() {
   static const std::string lane_of = "(select id from lanes where key = 'held')";
-  static const std::vector<Damage> all = {
+  return {
       {"numbers_again", "select setval('numbers', 1)", "number_not_reserved"},
       {"epochs_again", "select setval('epochs', 1)", "number_not_reserved"},
       {"queue_gone", "delete from queues where name = 'orders'", "missing_queue"},
@@ -269,18 +290,17 @@ const std::vector<Damage>& damages() {
       {"client_early", "update clients set forget_at = 1", "client_forgotten_early"},
       {"receipt_answered", "update clients set lowest = 100", "answered_receipt"},
       {"receipt_short", "update receipts set duplicate = '{}'", "bad_receipt", false},
-      {"instance", "update instances set first_execution = 0", "bad_instance", false},
-      {"execution_gone", "delete from executions", "missing_execution", false},
-      {"execution_open", "update executions set outcome = null", "bad_execution", false},
-      {"execution_of_none", "insert into executions values (0, 1, 0, '', 'x', 0, 0)",
-       "orphan_execution"},
-      {"event_gone", "delete from events where execution = 2 and number = 1", "missing_event",
-       false},
-      {"event_beyond",
-       "insert into events select number, execution, length + 3, 'x' from instances",
-       "orphan_event"},
       {"record", "update records set version = 0", "bad_record", false},
   };
+}
+
+const std::vector<Damage>& damages() {
+  static const std::vector<Damage> all = [] {
+    std::vector<Damage> joined = damages_of_others();
+    for (Damage& damage : damages_of_histories())
+      joined.push_back(std::move(damage));
+    return joined;
+  }();
   return all;
 }
 

@@ -82,8 +82,9 @@ Entry read_entry(std::size_t kind, WordReader& words) {
 // Parts without words would not come back.
 void check_has_words(const Transaction& transaction) {
   const bool plain = transaction.remove_histories.empty() && transaction.appends.empty() &&
-                     transaction.cancels.empty() && transaction.publishes.empty() &&
-                     transaction.records.empty() && !transaction.admin &&
+                     transaction.trim_histories.empty() && transaction.cancels.empty() &&
+                     transaction.publishes.empty() && transaction.records.empty() &&
+                     !transaction.admin &&
                      std::ranges::all_of(transaction.sends, [](const Send& send) {
                        return send.headers.empty() && !send.ttl && !send.dedup_id && !send.name &&
                               send.label.empty() && !send.max_attempts && !send.dead_notice_to;

@@ -161,7 +161,7 @@ void World::lease(const LeaseRequest& request, Reply<std::vector<Lease>> reply) 
     await(commit, [this, request, reply, grants, due](const Result<void>& outcome) {
       if (!outcome) return deliver<Leases>(reply, std::unexpected(outcome.error()));
       if (!grants) return deliver<Leases>(reply, std::unexpected(grants.error()));
-      const Result<Leases> shown = engine::materialize(backend_, *grants, request.history_from);
+      const Result<Leases> shown = engine::materialize(backend_, *grants, request);
       if (shown) model_.shown(request, due, *shown);
       model::expect(shown || is_read_fault(shown), Invariant::contract,
                     [&] { return "leases cannot be read: " + model::text(shown.error()); });

@@ -9,6 +9,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// More than the engine trims event by event.
+constexpr std::size_t many_events = 300;
+
 }  // namespace
 
 // --- Getting work ---
@@ -218,6 +221,7 @@ void Client::turn() {
   for (std::int64_t n = random_.between(1, 3); n > 0; --n) {
     append.events.push_back("e" + std::to_string(gossip_.bodies++));
   }
+  if (random_.one_in(40)) append.events.resize(many_events, "e");
   if (random_.one_in(4)) append.close = "completed";
   Execution after = known;
   after.number = append.execution;
@@ -233,6 +237,11 @@ void Client::turn() {
     after.number = next.execution;
     after.length = 1;
     after.outcome.reset();
+  }
+  if (random_.one_in(3)) {
+    transaction.trim_histories.push_back(
+        {append.token, after.number, random_.below(after.length + 1 + random_.below(2))});
+    if (random_.one_in(15)) transaction.trim_histories.back().execution += 1;
   }
   if (!random_.one_in(3)) transaction.settles.push_back(draw_settle(*held));
   if (random_.one_in(2)) transaction.sends.push_back(draw_send());

@@ -100,6 +100,7 @@ LeaseRequest Client::draw_request() {
   if (random_.one_in(5)) request.bytes = static_cast<std::size_t>(random_.between(0, 900));
   if (random_.one_in(2)) request.lease = draw_wait() + milliseconds{1};
   if (random_.one_in(role_ == Role::workflow ? 2 : 8)) request.history_from = random_.below(3);
+  if (random_.one_in(3)) request.history_limit = static_cast<std::size_t>(random_.below(4));
   return request;
 }
 

@@ -46,6 +46,9 @@ void FaultyBackend::apply(Image& image, const MutationBatch& batch) {
           it = table.erase(it);
         break;
       }
+      case Mutation::Kind::erase_range:
+        table.erase(table.lower_bound(mutation.key), table.lower_bound(mutation.value));
+        break;
     }
   }
 }

@@ -622,6 +622,12 @@ TEST_F(CheckDamage, Executions_that_cannot_be_are_reported) {
   expect_reported(Kind::bad_instance);
 }
 
+TEST_F(CheckDamage, A_history_that_was_trimmed_beyond_its_length_is_reported) {
+  change<InstanceRecord>(Family::instance, lane_key(flows_, "order-1"),
+                         [](InstanceRecord& instance) { instance.last.first = 4; });
+  expect_reported(Kind::bad_instance);
+}
+
 TEST_F(CheckDamage, Two_instances_with_one_history_are_reported) {
   change<InstanceRecord>(Family::instance, lane_key(flows_, "order-2"),
                          [&](InstanceRecord& instance) { instance.number = instance_; });
@@ -672,6 +678,12 @@ TEST_F(CheckDamage, An_earlier_execution_that_is_open_is_reported) {
   expect_reported(Kind::bad_execution);
 }
 
+TEST_F(CheckDamage, An_earlier_execution_that_was_trimmed_beyond_its_length_is_reported) {
+  change<InstanceRecord>(Family::execution, execution_key(instance_, 2),
+                         [](InstanceRecord& instance) { instance.last.first = 2; });
+  expect_reported(Kind::bad_execution);
+}
+
 TEST_F(CheckDamage, An_unreadable_execution_is_reported_and_its_events_kept) {
   put(Family::execution, execution_key(instance_, 2), "\xff");
   expect_reported(Kind::unreadable_entry);
@@ -680,6 +692,17 @@ TEST_F(CheckDamage, An_unreadable_execution_is_reported_and_its_events_kept) {
 TEST_F(CheckDamage, A_gap_in_a_history_is_reported) {
   erase(Family::event, event_key(instance_, 3, 1));
   expect_reported(Kind::missing_event);
+}
+
+TEST_F(CheckDamage, An_event_that_is_missing_though_it_was_not_trimmed_is_reported) {
+  change<InstanceRecord>(Family::instance, lane_key(flows_, "order-1"),
+                         [](InstanceRecord& instance) { instance.last.first = 0; });
+  expect_reported(Kind::missing_event);
+}
+
+TEST_F(CheckDamage, An_event_that_was_trimmed_is_dropped) {
+  put(Family::event, event_key(instance_, 3, 0), "forgotten");
+  expect_repaired(Kind::orphan_event);
 }
 
 TEST_F(CheckDamage, A_lost_end_of_a_history_is_reported) {

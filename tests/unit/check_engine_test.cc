@@ -36,6 +36,7 @@ class Someone {
                                      &Someone::cancel,
                                      &Someone::append,
                                      &Someone::append,
+                                     &Someone::trim_history,
                                      &Someone::remove_history,
                                      &Someone::record,
                                      &Someone::administer_queue,
@@ -194,6 +195,25 @@ class Someone {
     }
     apply(std::move(transaction));
     return "append";
+  }
+  std::string trim_history() {
+    const engine::Grant* grant = any_held();
+    if (grant == nullptr || !grant->key) return "no history to trim";
+    const Execution last = last_execution(*grant);
+    if (last.number == 0 || last.outcome) return "no open history to trim";
+    Transaction transaction;
+    // Now and then so many at once that they are not erased one by one.
+    const std::uint64_t added = once_in(4) ? 300 : below(4);
+    transaction.appends.push_back({.token = grant->token,
+                                   .execution = last.number,
+                                   .expected_length = last.length,
+                                   .events = std::vector<Bytes>(added, "event"),
+                                   .close = std::nullopt});
+    transaction.trim_histories.push_back({.token = grant->token,
+                                          .execution = last.number,
+                                          .before = below(last.length + added + 1)});
+    apply(std::move(transaction));
+    return "trim history";
   }
   Execution last_execution(const engine::Grant& grant) {
     auto& backend = store_.backend();

@@ -170,9 +170,10 @@ void CheckFixture::make_histories() {
   turns.appends = {append(first, 1, 0, {"a", "b"}, "again"), append(first, 2, 0, {"c"}, "again"),
                    append(first, 3, 0, {"d", "e", "f"}, std::nullopt)};
   must(turns);
-  Transaction removal;
-  removal.remove_histories = {{.token = first, .through_execution = 1}};
-  must(removal);
+  Transaction shortened;
+  shortened.remove_histories = {{.token = first, .through_execution = 1}};
+  shortened.trim_histories = {{.token = first, .execution = 3, .before = 1}};
+  must(shortened);
   Transaction labelled = settle(first, {}, Settle::Then::end);
   labelled.settles.front().label = "flow@1";
   must(labelled);

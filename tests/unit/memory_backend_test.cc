@@ -207,9 +207,14 @@ TEST(MemoryBackend, Random_changes_leave_what_a_plain_map_would_have) {
         const std::string value(random() % 20, static_cast<char>('a' + random() % 26));
         batch.put(Family::message, key, value);
         expected[key] = value;
-      } else if (choice < 98) {
+      } else if (choice < 96) {
         batch.erase(Family::message, key);
         expected.erase(key);
+      } else if (choice < 98) {
+        const std::string last = id_key(some_id());
+        batch.erase_range(Family::message, key, last);
+        std::erase_if(expected,
+                      [&](const auto& entry) { return entry.first >= key && entry.first < last; });
       } else {
         const std::string prefix = key.substr(0, 7);
         batch.erase_prefix(Family::message, prefix);

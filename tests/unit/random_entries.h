@@ -283,6 +283,7 @@ class RandomEntries {
     record.first_execution = number();
     record.last.number = execution;
     record.last.length = number();
+    record.last.first = number();
     record.last.label = bytes();
     record.last.outcome = maybe(bytes());
     record.last.opened_at = time();

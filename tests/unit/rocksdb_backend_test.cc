@@ -132,5 +132,19 @@ TEST_F(RocksdbBackendTest, Erasing_by_prefix_takes_what_begins_with_it_and_nothi
   }
 }
 
+TEST_F(RocksdbBackendTest, Erasing_a_range_takes_its_first_key_and_leaves_its_last) {
+  for (const Family family : {Family::event, Family::dedup}) {
+    SCOPED_TRACE(static_cast<int>(family));
+    for (const char* key : {"a", "b", "b\1", "c", "d"})
+      put(family, key, "x");
+    MutationBatch batch;
+    batch.put(family, "bb", "put before it, in the same batch");
+    batch.erase_range(family, "b", "c");
+    ASSERT_TRUE(backend_->write(batch, Durability::async));
+    flush();
+    EXPECT_EQ(keys(family), (std::vector<std::string>{"a", "c", "d"}));
+  }
+}
+
 }  // namespace
 }  // namespace strand

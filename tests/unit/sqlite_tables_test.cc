@@ -222,6 +222,23 @@ TEST(SqliteBackend, Erasing_an_execution_takes_all_of_its_events_and_no_others) 
   EXPECT_EQ(scanned(*backend, Family::event), kept);
 }
 
+TEST(SqliteBackend, Erasing_a_range_takes_its_first_key_and_leaves_its_last) {
+  const FreshFolder folder;
+  const auto backend = opened(folder / "store");
+  MutationBatch batch;
+  Entries kept;
+  for (const std::uint64_t execution : {1U, 2U, 3U}) {
+    for (std::uint64_t index = 0; index < 5; ++index) {
+      const std::string key = engine::event_key(7, execution, index);
+      batch.put(Family::event, key, "event");
+      if (execution != 2 || index < 1 || index >= 4) kept.emplace(key, "event");
+    }
+  }
+  batch.erase_range(Family::event, engine::event_key(7, 2, 1), engine::event_key(7, 2, 4));
+  write(*backend, batch);
+  EXPECT_EQ(scanned(*backend, Family::event), kept);
+}
+
 TEST(SqliteBackend, A_value_that_is_none_is_not_written) {
   const FreshFolder folder;
   const auto backend = opened(folder / "store");

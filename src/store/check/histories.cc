@@ -88,6 +88,7 @@ void Inspector::read_instance(std::string_view key, const InstanceRecord& record
                         .number = record.number,
                         .first = record.first_execution,
                         .last = last.number,
+                        .first_event = last.first,
                         .length = last.length,
                         .open = !last.outcome,
                         .has_open = false,
@@ -96,10 +97,13 @@ void Inspector::read_instance(std::string_view key, const InstanceRecord& record
   check_number(record.number, what);
   check_past(last.opened_at, what);
   check_past(last.updated_at, what);
-  if (record.number == 0 || record.first_execution == 0 || record.first_execution > last.number) {
+  if (record.number == 0 || record.first_execution == 0 || record.first_execution > last.number ||
+      last.first > last.length) {
     found(Kind::bad_instance, false,
-          fmt::format("{} has the number {} and executions from {} to {}: {}", what, record.number,
-                      record.first_execution, last.number, restore));
+          fmt::format("{} has the number {}, executions from {} to {}, and of the last one events "
+                      "from {} on at a length of {}: {}",
+                      what, record.number, record.first_execution, last.number, last.first,
+                      last.length, restore));
     instances_.back().bad = true;
   }
   if (last.outcome) return;
@@ -162,22 +166,26 @@ void Inspector::judge_execution(std::string_view key, std::uint64_t instance,
   }
   const std::string what = fmt::format("execution {} of {}", execution, instance_text(*owner));
   const auto record = decode_exactly<InstanceRecord>(value);
+  const bool possible = record && record->last.first <= record->last.length;
   if (!record) {
     unreadable(Family::execution, key, false, restore);
   } else {
     const Execution& last = record->last;
     check_past(last.opened_at, what);
     check_past(last.updated_at, what);
-    if (record->number != instance || last.number != execution || !last.outcome) {
+    if (record->number != instance || last.number != execution || !last.outcome || !possible) {
       found(Kind::bad_execution, false,
-            fmt::format("{} says that it is execution {} of instance number {}, {}: {}", what,
-                        last.number, record->number, last.outcome ? "closed" : "open", restore));
+            fmt::format("{} says that it is execution {} of instance number {}, {}, with events "
+                        "from {} on at a length of {}: {}",
+                        what, last.number, record->number, last.outcome ? "closed" : "open",
+                        last.first, last.length, restore));
     }
   }
-  // Of one that cannot be read, any number of events may be right.
+  // Of one that cannot be read, or cannot be, any number of events may be right.
   executions_.push_back({.instance = instance,
                          .number = execution,
-                         .length = record ? record->last.length : unknown_length,
+                         .first = possible ? record->last.first : 0,
+                         .length = possible ? record->last.length : unknown_length,
                          .seen = 0});
 }
 
@@ -188,19 +196,20 @@ void Inspector::judge_chains() {
     const InstanceSeen& instance = instances_[index];
     if (instance.bad) continue;
     const auto first = std::ranges::lower_bound(
-        executions_,
-        ExecutionSeen{.instance = number, .number = instance.first, .length = 0, .seen = 0});
+        executions_, ExecutionSeen{.instance = number, .number = instance.first});
     const auto end = std::ranges::lower_bound(
-        executions_,
-        ExecutionSeen{.instance = number, .number = instance.last, .length = 0, .seen = 0});
+        executions_, ExecutionSeen{.instance = number, .number = instance.last});
     const auto there = static_cast<std::uint64_t>(end - first);
     if (there != instance.last - instance.first) {
       found(Kind::missing_execution, false,
             fmt::format("{} should have {} executions before the last one and has {}: {}",
                         instance_text(instance), instance.last - instance.first, there, restore));
     }
-    last.push_back(
-        {.instance = number, .number = instance.last, .length = instance.length, .seen = 0});
+    last.push_back({.instance = number,
+                    .number = instance.last,
+                    .first = instance.first_event,
+                    .length = instance.length,
+                    .seen = 0});
   }
   executions_.insert(executions_.end(), last.begin(), last.end());
   std::ranges::sort(executions_);
@@ -212,12 +221,13 @@ Result<void> Inspector::read_events() {
                    [&](std::string_view key, std::string_view) { judge_event(key, current); });
   if (!done) return done;
   for (const ExecutionSeen& execution : executions_) {
-    if (execution.seen == execution.length || execution.length == unknown_length) continue;
+    const std::uint64_t expected = execution.length - execution.first;
+    if (execution.seen == expected || execution.length == unknown_length) continue;
     const InstanceSeen* owner = find_instance(execution.instance);
     found(Kind::missing_event, false,
-          fmt::format("execution {} of {} should have {} events and has {} of them: {}",
-                      execution.number, instance_text(*owner), execution.length, execution.seen,
-                      restore));
+          fmt::format("execution {} of {} should have {} events from {} on and has {} of them: {}",
+                      execution.number, instance_text(*owner), expected, execution.first,
+                      execution.seen, restore));
   }
   executions_ = {};
   judge_strays();
@@ -261,12 +271,10 @@ void Inspector::judge_event(std::string_view key, ExecutionSeen*& current) {
   };
   if (!is_current()) {
     const auto at = std::ranges::lower_bound(
-        executions_,
-        ExecutionSeen{
-            .instance = place->instance, .number = place->execution, .length = 0, .seen = 0});
+        executions_, ExecutionSeen{.instance = place->instance, .number = place->execution});
     current = at == executions_.end() ? nullptr : &*at;
   }
-  if (is_current() && place->index < current->length) {
+  if (is_current() && place->index >= current->first && place->index < current->length) {
     ++current->seen;
     return;
   }

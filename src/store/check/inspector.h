@@ -82,7 +82,8 @@ struct InstanceSeen {
   std::uint64_t number = 0;
   std::uint64_t first = 0;
   std::uint64_t last = 0;
-  std::uint64_t length = 0;  // of the last execution
+  std::uint64_t first_event = 0;  // of the last execution: those before were trimmed
+  std::uint64_t length = 0;       // … and where its events end
   bool open = false;
   bool has_open = false;
   bool bad = false;  // what it says of its executions cannot be
@@ -94,6 +95,7 @@ inline constexpr std::uint64_t unknown_length = UINT64_MAX;
 struct ExecutionSeen {
   std::uint64_t instance = 0;
   std::uint64_t number = 0;
+  std::uint64_t first = 0;  // events before this one were trimmed
   std::uint64_t length = 0;
   std::uint64_t seen = 0;  // events so far
   friend auto operator<=>(const ExecutionSeen&, const ExecutionSeen&) = default;

@@ -179,6 +179,11 @@ Result<void> check_append(const Append& append, const Limits& limits) {
   return {};
 }
 
+Result<void> check_trim(const TrimHistory& trim) {
+  if (trim.execution == 0) return refuse("executions are numbered from 1");
+  return {};
+}
+
 Result<void> check_settings(const QueueSettings& settings, const Limits& limits) {
   if (settings.backoff.size() > limits.backoff_steps_max) {
     return too_much("backoff (steps)", settings.backoff.size(), limits.backoff_steps_max,
@@ -280,7 +285,7 @@ struct Extent {
 
 Extent extent(const Transaction& transaction) {
   Extent extent;
-  extent.operations += transaction.remove_histories.size();
+  extent.operations += transaction.remove_histories.size() + transaction.trim_histories.size();
   for (const Append& append : transaction.appends) {
     extent.add(0);
     for (const Bytes& event : append.events)
@@ -335,9 +340,9 @@ Result<void> check_extent(const Transaction& transaction, const Limits& limits) 
 
 bool has_work(const Transaction& transaction) {
   return !transaction.remove_histories.empty() || !transaction.appends.empty() ||
-         !transaction.settles.empty() || !transaction.cancels.empty() ||
-         !transaction.sends.empty() || !transaction.publishes.empty() ||
-         !transaction.records.empty();
+         !transaction.trim_histories.empty() || !transaction.settles.empty() ||
+         !transaction.cancels.empty() || !transaction.sends.empty() ||
+         !transaction.publishes.empty() || !transaction.records.empty();
 }
 
 }  // namespace
@@ -438,6 +443,8 @@ Result<void> check_transaction(const Transaction& transaction, const Limits& lim
   }
   for (const Append& append : transaction.appends)
     STRAND_CHECK(check_append(append, limits));
+  for (const TrimHistory& trim : transaction.trim_histories)
+    STRAND_CHECK(check_trim(trim));
   for (const Settle& settle : transaction.settles)
     STRAND_CHECK(check_settle(settle, limits));
   for (const Cancel& cancel : transaction.cancels) {

@@ -59,6 +59,11 @@ class ContentWriter {
       out_.varint(op.through_execution);
     });
     each(transaction.appends, [&](const Append& op) { append(op); });
+    each(transaction.trim_histories, [&](const TrimHistory& op) {
+      token(op.token);
+      out_.varint(op.execution);
+      out_.varint(op.before);
+    });
     each(transaction.settles, [&](const Settle& op) { settle(op); });
     each(transaction.cancels, [&](const Cancel& op) {
       out_.text(op.queue);

@@ -10,6 +10,20 @@
 
 namespace strand::engine {
 
+namespace {
+
+// So many events are trimmed one by one. More are erased as a range, which is one mutation however
+// many there are, but costs some backends at every read until they have cleaned up: it must be
+// rare.
+constexpr std::uint64_t trimmed_singly_max = 256;
+
+std::string_view state_text(const InstanceState& instance) {
+  if (!instance.exists) return "there is none";
+  return instance.record.last.outcome ? "closed" : "open";
+}
+
+}  // namespace
+
 // The open execution of an instance, which is always in memory; nothing if there is none.
 InstanceState* Engine::State::open_instance(QueueId queue, std::string_view key) {
   if (instances_.empty()) return nullptr;
@@ -50,7 +64,8 @@ Result<Plan::Instance*> Engine::State::plan_instance(const Token& token, Plan& p
 
 Result<void> Engine::State::check_histories(const Transaction& transaction, Plan& plan) {
   // Pointers into the plan must stay good while it is filled.
-  plan.instances.reserve(transaction.remove_histories.size() + transaction.appends.size());
+  plan.instances.reserve(transaction.remove_histories.size() + transaction.appends.size() +
+                         transaction.trim_histories.size());
   for (const RemoveHistory& removal : transaction.remove_histories) {
     const auto instance = plan_instance(removal.token, plan);
     if (!instance) return std::unexpected(instance.error());
@@ -69,6 +84,11 @@ Result<void> Engine::State::check_histories(const Transaction& transaction, Plan
     if (!instance) return std::unexpected(instance.error());
     if (auto checked = check_append(append, **instance); !checked) return checked;
   }
+  for (const TrimHistory& trim : transaction.trim_histories) {
+    const auto instance = plan_instance(trim.token, plan);
+    if (!instance) return std::unexpected(instance.error());
+    if (auto checked = check_trim(trim, **instance); !checked) return checked;
+  }
   return {};
 }
 
@@ -86,11 +106,7 @@ Result<void> Engine::State::check_append(const Append& append, Plan::Instance& i
         fmt::format("instance '{}': execution {} at length {} was expected, but the last execution "
                     "is {} ({}) at length {}; lease it again and replay",
                     base::printable(instance.lease->lane->key), append.execution,
-                    append.expected_length, last.number,
-                    !after.exists ? "there is none"
-                    : open        ? "open"
-                                  : "closed",
-                    last.length));
+                    append.expected_length, last.number, state_text(after), last.length));
   }
   if (opens) {
     after.exists = true;
@@ -100,6 +116,19 @@ Result<void> Engine::State::check_append(const Append& append, Plan::Instance& i
   last.length = length + append.events.size();
   if (append.close) last.outcome = append.close;
   return {};
+}
+
+Result<void> Engine::State::check_trim(const TrimHistory& trim, const Plan::Instance& instance) {
+  const InstanceState& after = instance.after;
+  const Execution& last = after.record.last;
+  const bool open = after.exists && !last.outcome && trim.execution == last.number;
+  if (open && trim.before <= last.length) return {};
+  return failure(
+      Errc::history_mismatch,
+      fmt::format("instance '{}': execution {} cannot be trimmed to event {}: the last execution "
+                  "is {} ({}) at length {}",
+                  base::printable(instance.lease->lane->key), trim.execution, trim.before,
+                  last.number, state_text(after), last.length));
 }
 
 void Engine::State::perform_histories(const Transaction& transaction, Plan& plan) {
@@ -112,6 +141,8 @@ void Engine::State::perform_histories(const Transaction& transaction, Plan& plan
     remove_history(op, planned(op.token));
   for (const Append& op : transaction.appends)
     append(op, planned(op.token));
+  for (const TrimHistory& op : transaction.trim_histories)
+    trim_history(op, planned(op.token));
   for (Plan::Instance& instance : plan.instances) {
     // A label that the open execution has kept is the lane's own from now on.
     if (!instance.before.exists || instance.before.record.last.outcome) {
@@ -139,6 +170,7 @@ void Engine::State::append(const Append& append, Plan::Instance& instance) {
                      .key = {},
                      .number = append.execution,
                      .length = 0,
+                     .first = STRAND_PLANTED("next-execution-is-trimmed-too") ? last.first : 0,
                      .label = instance.lease->lane->label,
                      .outcome = std::nullopt,
                      .opened_at = now_,
@@ -157,6 +189,25 @@ void Engine::State::append(const Append& append, Plan::Instance& instance) {
     --queue.open_executions;
   }
   put(Family::instance, instance.key, state.record);
+}
+
+void Engine::State::trim_history(const TrimHistory& trim, Plan::Instance& instance) {
+  InstanceRecord& record = instance.before.record;
+  Execution& last = record.last;
+  if (trim.before <= last.first) return;
+  const auto key = [&](std::uint64_t index) {
+    return event_key(record.number, last.number, index);
+  };
+  if (STRAND_PLANTED("trim-leaves-the-events")) {
+    // Nobody is shown them any more.
+  } else if (trim.before - last.first > trimmed_singly_max) {
+    decisions_.mutations.erase_range(Family::event, key(last.first), key(trim.before));
+  } else {
+    for (std::uint64_t index = last.first; index < trim.before; ++index)
+      erase(Family::event, key(index));
+  }
+  last.first = trim.before;
+  put(Family::instance, instance.key, record);
 }
 
 void Engine::State::remove_history(const RemoveHistory& removal, Plan::Instance& instance) {

@@ -51,6 +51,8 @@ struct Mutation {
     bury,
     // Removes every entry of the family whose key starts with `key`.
     erase_prefix,
+    // Removes the entries of the family from `key` on and before `value`; both are whole keys.
+    erase_range,
   };
   Family family = Family::meta;
   Kind kind = Kind::put;
@@ -72,6 +74,9 @@ class MutationBatch {
   void erase(Family family, std::string_view key) { add(family, Mutation::Kind::erase, key, {}); }
   void erase_prefix(Family family, std::string_view prefix) {
     add(family, Mutation::Kind::erase_prefix, prefix, {});
+  }
+  void erase_range(Family family, std::string_view first, std::string_view last) {
+    add(family, Mutation::Kind::erase_range, first, last);
   }
   void bury(std::string_view message_key, std::string_view dead_key, std::string_view dead_value);
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "base/text.h"
 #include "store/contract/check.h"
 #include "store/engine/records.h"
@@ -98,42 +99,90 @@ Result<std::optional<InstanceRecord>> find_instance(const Archive& archive,
   return record;
 }
 
-// Events from `from` on; as many as `limit`, or all that there are.
-Result<std::vector<Bytes>> read_events(const Archive& archive, std::uint64_t instance,
-                                       const Execution& execution, std::uint64_t from,
-                                       std::size_t limit) {
+// The instance and the execution of it that a query asks for; nothing if there is none.
+Result<std::optional<InstanceRecord>> find_execution(const Archive& archive,
+                                                     const HistoryQuery& query) {
+  auto instance = find_instance(archive, query.queue, query.key);
+  if (!instance || !*instance) return instance;
+  InstanceRecord& record = **instance;
+  if (query.execution == 0 || query.execution == record.last.number) return instance;
+  const std::string key = execution_key(record.number, query.execution);
+  const auto entry = archive.get(Family::execution, key);
+  if (!entry) return std::unexpected(entry.error());
+  if (!*entry) return std::nullopt;
+  auto earlier = decode<InstanceRecord>(**entry);
+  if (!earlier) return std::unexpected(damaged(Family::execution, key));
+  record.last = std::move(earlier->last);
+  record.last.queue = query.queue;
+  record.last.key = query.key;
+  return instance;
+}
+
+// Events from `from` on, as many as `limit`; fewer if one is missing.
+Result<std::vector<Bytes>> read_events(const Archive& archive, const InstanceRecord& instance,
+                                       std::uint64_t from, std::uint64_t limit) {
+  const Execution& execution = instance.last;
   std::vector<Bytes> events;
-  if (from >= execution.length) return events;
-  auto scanned = archive.scan(Family::event, event_key(instance, execution.number, from),
-                              event_key(instance, execution.number, execution.length),
-                              [&](std::string_view, std::string_view value) {
+  if (limit == 0) return events;
+  const auto key_of = [&](std::uint64_t index) {
+    return event_key(instance.number, execution.number, index);
+  };
+  const std::string first = key_of(from);
+  std::string expected = first;
+  auto scanned = archive.scan(Family::event, first, key_of(execution.length),
+                              [&](std::string_view key, std::string_view value) {
+                                if (key != expected) return false;
                                 events.emplace_back(value);
-                                return events.size() < limit;
+                                if (events.size() == limit) return false;
+                                expected = key_of(from + events.size());
+                                return true;
                               });
   if (!scanned) return std::unexpected(scanned.error());
-  const std::uint64_t expected = std::min<std::uint64_t>(execution.length - from, limit);
-  if (events.size() != expected) {
-    return failure(Errc::corrupt,
-                   fmt::format("the history of instance '{}' has a gap: {} events from {} on were "
-                               "expected, and {} found",
-                               base::printable(execution.key), expected, from, events.size()));
-  }
   return events;
 }
 
-Result<History> last_history(const Archive& archive, const std::string& queue,
-                             const std::string& key, std::uint64_t from) {
-  auto instance = find_instance(archive, queue, key);
-  if (!instance) return std::unexpected(instance.error());
-  History history{.execution = {}, .first = from, .events = {}};
-  history.execution.queue = queue;
-  history.execution.key = key;
-  if (!*instance) return history;
-  history.execution = (*instance)->last;
-  auto events = read_events(archive, (*instance)->number, history.execution, from, SIZE_MAX);
-  if (!events) return std::unexpected(events.error());
-  history.events = std::move(*events);
-  return history;
+// Nothing if there is no such execution. What a read finds is of one commit or another: if events
+// are missing, the history may have been trimmed or removed since its execution was read.
+Result<std::optional<History>> find_history(const Archive& archive, const HistoryQuery& query) {
+  std::optional<InstanceRecord> before;
+  for (;;) {
+    auto instance = find_execution(archive, query);
+    if (!instance) return std::unexpected(instance.error());
+    if (!*instance) return std::nullopt;
+    const Execution& execution = (*instance)->last;
+    const std::uint64_t from = std::max(query.from, execution.first);
+    const std::uint64_t there = execution.length - std::min(from, execution.length);
+    const std::uint64_t count = std::min<std::uint64_t>(there, query.limit);
+    auto events = read_events(archive, **instance, from, count);
+    if (!events) return std::unexpected(events.error());
+    if (events->size() == count) {
+      return History{.execution = execution, .first = from, .events = std::move(*events)};
+    }
+    if (STRAND_PLANTED("trim-under-a-read-is-damage")) before = **instance;
+    if (before && before->number == (*instance)->number && before->last == execution) {
+      return failure(Errc::corrupt,
+                     fmt::format("the history of instance '{}' has a gap: {} events from {} on "
+                                 "were expected, and {} found",
+                                 base::printable(query.key), count, from, events->size()));
+    }
+    before = std::move(**instance);
+  }
+}
+
+// The last execution, or one with the number 0.
+Result<History> history_for_lease(const Archive& archive, const Grant& grant,
+                                  const LeaseRequest& request) {
+  auto history = find_history(archive, {.queue = grant.queue,
+                                        .key = *grant.key,
+                                        .execution = 0,
+                                        .from = *request.history_from,
+                                        .limit = request.history_limit});
+  if (!history) return std::unexpected(history.error());
+  if (*history) return std::move(**history);
+  History none{.execution = {}, .first = *request.history_from, .events = {}};
+  none.execution.queue = grant.queue;
+  none.execution.key = *grant.key;
+  return none;
 }
 
 Error unknown_execution(const HistoryQuery& query) {
@@ -146,7 +195,7 @@ Error unknown_execution(const HistoryQuery& query) {
 }  // namespace
 
 Result<std::vector<Lease>> materialize(const Archive& archive, const std::vector<Grant>& grants,
-                                       std::optional<std::uint64_t> history_from) {
+                                       const LeaseRequest& request) {
   std::vector<Lease> leases;
   leases.reserve(grants.size());
   for (const Grant& grant : grants) {
@@ -162,8 +211,8 @@ Result<std::vector<Lease>> materialize(const Archive& archive, const std::vector
                 .isolated = grant.isolated,
                 .more = grant.more,
                 .history = std::nullopt};
-    if (history_from && grant.key) {
-      auto history = last_history(archive, grant.queue, *grant.key, *history_from);
+    if (request.history_from && grant.key) {
+      auto history = history_for_lease(archive, grant, request);
       if (!history) return std::unexpected(history.error());
       lease.history = std::move(*history);
     }
@@ -202,26 +251,10 @@ Result<History> read_history(const Archive& archive, const Limits& limits,
   if (auto checked = check_page(query.limit, limits); !checked) {
     return std::unexpected(checked.error());
   }
-  const auto instance = find_instance(archive, query.queue, query.key);
-  if (!instance) return std::unexpected(instance.error());
-  if (!*instance) return std::unexpected(unknown_execution(query));
-  const InstanceRecord& record = **instance;
-  History history{.execution = record.last, .first = query.from, .events = {}};
-  if (query.execution != 0 && query.execution != record.last.number) {
-    const std::string key = execution_key(record.number, query.execution);
-    const auto entry = archive.get(Family::execution, key);
-    if (!entry) return std::unexpected(entry.error());
-    if (!*entry) return std::unexpected(unknown_execution(query));
-    auto earlier = decode<InstanceRecord>(**entry);
-    if (!earlier) return std::unexpected(damaged(Family::execution, key));
-    history.execution = std::move(earlier->last);
-    history.execution.queue = query.queue;
-    history.execution.key = query.key;
-  }
-  auto events = read_events(archive, record.number, history.execution, query.from, query.limit);
-  if (!events) return std::unexpected(events.error());
-  history.events = std::move(*events);
-  return history;
+  auto history = find_history(archive, query);
+  if (!history) return std::unexpected(history.error());
+  if (!*history) return std::unexpected(unknown_execution(query));
+  return std::move(**history);
 }
 
 Result<Page<Execution>> read_instances(const Archive& archive, const Limits& limits,

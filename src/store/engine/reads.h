@@ -17,9 +17,9 @@ namespace strand::engine {
 // Threads: may run concurrently, and beside Backend::write.
 
 // Adds bodies and headers to grants whose batch has been written. Messages that are gone from the
-// archive (their lease was revoked meanwhile) are left out.
+// archive (their lease was revoked meanwhile) are left out. Histories come as the request says.
 Result<std::vector<Lease>> materialize(const Archive& archive, const std::vector<Grant>& grants,
-                                       std::optional<std::uint64_t> history_from);
+                                       const LeaseRequest& request);
 Result<Pulled> materialize(const Archive& archive, const PullGrant& grant);
 Result<Page<PeekedMessage>> materialize(const Archive& archive, const Page<PeekedEntry>& entries);
 

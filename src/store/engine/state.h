@@ -274,8 +274,10 @@ class Engine::State {
   Result<Plan::Instance*> plan_instance(const Token& token, Plan& plan);
   Result<InstanceState> find_instance(const std::string& key) const;
   Result<void> check_append(const Append& append, Plan::Instance& instance) const;
+  static Result<void> check_trim(const TrimHistory& trim, const Plan::Instance& instance);
   void perform_histories(const Transaction& transaction, Plan& plan);
   void append(const Append& append, Plan::Instance& instance);
+  void trim_history(const TrimHistory& trim, Plan::Instance& instance);
   void remove_history(const RemoveHistory& removal, Plan::Instance& instance);
   void keep_instance(const std::string& key, InstanceState state);
   InstanceState* open_instance(QueueId queue, std::string_view key);

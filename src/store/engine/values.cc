@@ -526,6 +526,7 @@ void encode(const InstanceRecord& record, std::string& out) {
   const Execution& last = record.last;
   w.varint(last.number);
   w.varint(last.length);
+  w.varint(last.first);
   w.text(last.label);
   w.optional_text(last.outcome);
   w.time(last.opened_at);
@@ -541,6 +542,7 @@ std::optional<InstanceRecord> decode(std::string_view bytes) {
   Execution& last = record.last;
   last.number = in.varint();
   last.length = in.varint();
+  last.first = in.varint();
   last.label = in.string();
   last.outcome = in.optional_text();
   last.opened_at = in.time();

@@ -224,7 +224,7 @@ Result<std::vector<Lease>> LocalStore::lease(const LeaseRequest& request) {
   }
   auto leases =
       show(*lock, grants, [&](const Archive& archive, const std::vector<engine::Grant>& found) {
-        return engine::materialize(archive, found, request.history_from);
+        return engine::materialize(archive, found, request);
       });
   if (leases) leave_out_lost(*leases, *grants);
   return leases;

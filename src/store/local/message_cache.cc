@@ -84,6 +84,7 @@ void MessageCache::note(const Mutation& mutation) {
       erase(mutation.family, mutation.key);
       break;
     case Mutation::Kind::erase_prefix:
+    case Mutation::Kind::erase_range:
       STRAND_ASSERT(false, "messages and bodies are removed one by one");
   }
 }

@@ -151,6 +151,8 @@ void MemoryBackend::apply(const Mutation& mutation) {
       return bury(mutation);
     case Mutation::Kind::erase_prefix:
       return erase_prefix(mutation.family, mutation.key);
+    case Mutation::Kind::erase_range:
+      return erase_range(mutation.family, mutation.key, mutation.value);
   }
   STRAND_ASSERT(false, "every kind of mutation is applied");
 }
@@ -184,6 +186,16 @@ void MemoryBackend::erase_prefix(Family family, std::string_view prefix) {
   while (last != entries.end() && last->first.starts_with(prefix))
     ++last;
   entries.erase(first, last);
+}
+
+void MemoryBackend::erase_range(Family family, std::string_view first, std::string_view last) {
+  if (first >= last) return;
+  if (IdTable* ids = id_table(family)) {
+    if (const auto range = id_range(first, last)) ids->erase_range(range->first, range->last);
+    return;
+  }
+  Table& entries = table(family);
+  entries.erase(entries.lower_bound(first), entries.lower_bound(last));
 }
 
 void MemoryBackend::bury(const Mutation& mutation) {

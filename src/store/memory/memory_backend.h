@@ -40,6 +40,7 @@ class MemoryBackend final : public engine::Backend {
   void put(engine::Family family, std::string_view key, std::string_view value);
   void erase(engine::Family family, std::string_view key);
   void erase_prefix(engine::Family family, std::string_view prefix);
+  void erase_range(engine::Family family, std::string_view first, std::string_view last);
   void bury(const engine::Mutation& mutation);
   Table& table(engine::Family family) { return tables_[static_cast<std::size_t>(family)]; }
   [[nodiscard]] const Table& table(engine::Family family) const {

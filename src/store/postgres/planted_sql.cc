@@ -78,6 +78,10 @@ std::string plant(std::string sql) {
   if (STRAND_PLANTED("sql-record-version-not-compared")) {
     swap(sql, "p_expected[i] is not null and coalesce(v_version, 0) <> p_expected[i]", "false");
   }
+  if (STRAND_PLANTED("sql-trim-leaves-an-event")) {
+    swap(sql, "number >= t.first_event and number < p_before[i];",
+         "number > t.first_event and number < p_before[i];");
+  }
   if (STRAND_PLANTED("sql-nobody-is-told-of-a-ready-lane")) {
     swap(sql, "perform tell_queue(r.queue);\n      v_told", "v_told");
   }

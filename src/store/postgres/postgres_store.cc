@@ -233,6 +233,9 @@ Result<void> PostgresStore::check_tokens(const Transaction& transaction) const {
   for (const Append& append : transaction.appends) {
     if (auto checked = check_seal(identity_, append.token); !checked) return checked;
   }
+  for (const TrimHistory& trim : transaction.trim_histories) {
+    if (auto checked = check_seal(identity_, trim.token); !checked) return checked;
+  }
   for (const Settle& settle : transaction.settles) {
     if (auto checked = check_seal(identity_, settle.token); !checked) return checked;
   }
@@ -438,7 +441,7 @@ Result<std::vector<Lease>> PostgresStore::lease(const LeaseRequest& request) {
     note_granted(request.queue, granted);
   }
   if (request.history_from) {
-    if (auto added = add_histories(granted.leases, *request.history_from); !added) {
+    if (auto added = add_histories(granted.leases, request); !added) {
       return std::unexpected(added.error());
     }
   }

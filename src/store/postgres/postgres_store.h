@@ -89,9 +89,9 @@ class PostgresStore final : public Store {
   void wake_settled(const Transaction& transaction);
   Result<Receipt> stored_receipt(const TransactionId& id);
 
-  Result<void> add_histories(std::vector<Lease>& leases, std::uint64_t from);
-  Result<std::vector<Bytes>> events(std::int64_t instance, std::uint64_t execution,
-                                    std::uint64_t from, std::uint64_t count);
+  Result<void> add_histories(std::vector<Lease>& leases, const LeaseRequest& request);
+  // An execution with the number 0 if there is none.
+  Result<History> read_history(const HistoryQuery& query);
 
   // What this handle knows of a queue's ready order.
   struct Line {

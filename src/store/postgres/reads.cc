@@ -28,24 +28,22 @@ std::optional<std::int64_t> number(const std::optional<MessageId>& id) {
   return static_cast<std::int64_t>(*id);
 }
 
-// Columns `first` and on: execution, length, label, outcome, opened_at, updated_at.
+// Limits and numbers may be the largest that there is.
+std::int64_t capped(std::uint64_t value) {
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(value, INT64_MAX));
+}
+
+// Columns `first` and on: execution, length, first_event, label, outcome, opened_at, updated_at.
 Execution read_execution(const Rows& rows, std::size_t row, std::size_t first) {
   Execution execution;
   execution.number = static_cast<std::uint64_t>(rows.int8(row, first));
   execution.length = static_cast<std::uint64_t>(rows.int8(row, first + 1));
-  execution.label = std::string(rows.bytes(row, first + 2));
-  execution.outcome = rows.maybe_bytes(row, first + 3);
-  execution.opened_at = time_at(rows.int8(row, first + 4));
-  execution.updated_at = time_at(rows.int8(row, first + 5));
+  execution.first = static_cast<std::uint64_t>(rows.int8(row, first + 2));
+  execution.label = std::string(rows.bytes(row, first + 3));
+  execution.outcome = rows.maybe_bytes(row, first + 4);
+  execution.opened_at = time_at(rows.int8(row, first + 5));
+  execution.updated_at = time_at(rows.int8(row, first + 6));
   return execution;
-}
-
-Statement find_execution(std::string_view queue, std::string_view key, std::uint64_t execution) {
-  Statement statement{.sql =
-                          "select instance, execution, length, label, outcome, opened_at, "
-                          "updated_at from find_execution($1, $2, $3)"};
-  statement.params.text(queue).bytea(key).int8(static_cast<std::int64_t>(execution));
-  return statement;
 }
 
 // The first key behind all that begin with the prefix; nothing if there is none.
@@ -59,38 +57,38 @@ std::optional<std::string> behind_prefix(std::string prefix) {
 
 }  // namespace
 
-Result<std::vector<Bytes>> PostgresStore::events(std::int64_t instance, std::uint64_t execution,
-                                                 std::uint64_t from, std::uint64_t count) {
+Result<History> PostgresStore::read_history(const HistoryQuery& query) {
   Statement statement{.sql =
-                          "select event from events where instance = $1 and execution = $2 and "
-                          "number >= $3 order by number limit $4"};
-  statement.params.int8(instance)
-      .int8(static_cast<std::int64_t>(execution))
-      .int8(static_cast<std::int64_t>(from))
-      .int8(static_cast<std::int64_t>(std::min<std::uint64_t>(count, INT64_MAX)));
+                          "select execution, length, first_event, label, outcome, opened_at, "
+                          "updated_at, event from read_history($1, $2, $3, $4, $5)"};
+  statement.params.text(query.queue)
+      .bytea(query.key)
+      .int8(capped(query.execution))
+      .int8(capped(query.from))
+      .int8(capped(query.limit));
   const auto rows = ask(std::move(statement), "reading a history");
   if (!rows) return std::unexpected(rows.error());
-  std::vector<Bytes> events;
-  for (std::size_t row = 0; row < rows->size(); ++row)
-    events.emplace_back(rows->bytes(row, 0));
-  return events;
+  History history{.execution = {}, .first = query.from, .events = {}};
+  if (!rows->empty()) history.execution = read_execution(*rows, 0, 0);
+  history.execution.queue = query.queue;
+  history.execution.key = query.key;
+  history.first = std::max(query.from, history.execution.first);
+  constexpr std::size_t event = 7;
+  for (std::size_t row = 0; row < rows->size() && !rows->is_null(row, event); ++row)
+    history.events.emplace_back(rows->bytes(row, event));
+  return history;
 }
 
-Result<void> PostgresStore::add_histories(std::vector<Lease>& leases, std::uint64_t from) {
+Result<void> PostgresStore::add_histories(std::vector<Lease>& leases, const LeaseRequest& request) {
   for (Lease& lease : leases) {
     if (!lease.key) continue;
-    const auto found = ask(find_execution(lease.queue, *lease.key, 0), "reading a history");
-    if (!found) return std::unexpected(found.error());
-    History history{.execution = {}, .first = from, .events = {}};
-    if (!found->empty()) {
-      history.execution = read_execution(*found, 0, 1);
-      auto read = events(found->int8(0, 0), history.execution.number, from, UINT64_MAX);
-      if (!read) return std::unexpected(read.error());
-      history.events = std::move(*read);
-    }
-    history.execution.queue = lease.queue;
-    history.execution.key = *lease.key;
-    lease.history = std::move(history);
+    auto history = read_history({.queue = lease.queue,
+                                 .key = *lease.key,
+                                 .execution = 0,
+                                 .from = *request.history_from,
+                                 .limit = request.history_limit});
+    if (!history) return std::unexpected(history.error());
+    lease.history = std::move(*history);
   }
   return {};
 }
@@ -99,25 +97,13 @@ Result<History> PostgresStore::history(const HistoryQuery& query) {
   if (auto checked = check_page(query.limit, limits_); !checked) {
     return std::unexpected(checked.error());
   }
-  const auto found =
-      ask(find_execution(query.queue, query.key, query.execution), "reading a history");
-  if (!found) return std::unexpected(found.error());
-  if (found->empty()) {
-    return failure(
-        Errc::not_found,
-        fmt::format("queue '{}' has no history of instance '{}'{}", base::printable(query.queue),
-                    base::printable(query.key),
-                    query.execution == 0 ? "" : fmt::format(", execution {}", query.execution)));
-  }
-  History history{.execution = read_execution(*found, 0, 1), .first = query.from, .events = {}};
-  history.execution.queue = query.queue;
-  history.execution.key = query.key;
-  if (query.from < history.execution.length) {
-    auto read = events(found->int8(0, 0), history.execution.number, query.from, query.limit);
-    if (!read) return std::unexpected(read.error());
-    history.events = std::move(*read);
-  }
-  return history;
+  auto history = read_history(query);
+  if (!history || history->execution.number != 0) return history;
+  return failure(
+      Errc::not_found,
+      fmt::format("queue '{}' has no history of instance '{}'{}", base::printable(query.queue),
+                  base::printable(query.key),
+                  query.execution == 0 ? "" : fmt::format(", execution {}", query.execution)));
 }
 
 Result<Page<Execution>> PostgresStore::instances(const InstancesQuery& query) {
@@ -125,8 +111,8 @@ Result<Page<Execution>> PostgresStore::instances(const InstancesQuery& query) {
     return std::unexpected(checked.error());
   }
   Statement statement{.sql =
-                          "select key, execution, length, label, outcome, opened_at, updated_at "
-                          "from list_instances($1, $2, $3, $4)"};
+                          "select key, execution, length, first_event, label, outcome, opened_at, "
+                          "updated_at from list_instances($1, $2, $3, $4)"};
   statement.params.text(query.queue)
       .boolean(query.open)
       .bytea(query.after)

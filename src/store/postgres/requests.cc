@@ -239,6 +239,21 @@ Statement append_statement(const std::vector<Append>& appends) {
   return statement;
 }
 
+Statement trim_statement(const std::vector<TrimHistory>& trims) {
+  TokenColumns tokens;
+  std::vector<std::int64_t> executions, before;
+  for (const TrimHistory& trim : trims) {
+    tokens.add(trim.token);
+    executions.push_back(capped(trim.execution));
+    before.push_back(capped(trim.before));
+  }
+  Statement statement{.sql = "select trim_histories($1, $2, $3, $4)"};
+  tokens.put(statement.params);
+  statement.params.int8s(std::span<const std::int64_t>(executions))
+      .int8s(std::span<const std::int64_t>(before));
+  return statement;
+}
+
 // One administration, as a call of its function.
 class AdminStatement {
  public:
@@ -435,8 +450,9 @@ TransactionPlan plan(const Transaction& transaction, const Limits& limits, bool 
     return plan.statements.size() - 1;
   };
   if (transaction.id) add(begin_statement(transaction, limits));
-  const std::size_t places =
-      transaction.settles.size() + transaction.appends.size() + transaction.remove_histories.size();
+  const std::size_t places = transaction.settles.size() + transaction.appends.size() +
+                             transaction.trim_histories.size() +
+                             transaction.remove_histories.size();
   if (places > 1 || (places > 0 && !transaction.sends.empty())) {
     const Transaction* const one = &transaction;
     add(lock_lanes(std::span(&one, 1)));
@@ -445,6 +461,7 @@ TransactionPlan plan(const Transaction& transaction, const Limits& limits, bool 
     add(remove_histories_statement(transaction.remove_histories));
   }
   if (!transaction.appends.empty()) add(append_statement(transaction.appends));
+  if (!transaction.trim_histories.empty()) add(trim_statement(transaction.trim_histories));
   if (!transaction.settles.empty()) add(settle_statement(transaction.settles, limits));
   if (!transaction.cancels.empty()) plan.cancels = add(cancel_statement(transaction.cancels));
   if (!transaction.sends.empty()) plan.sends = add(send_statement(transaction.sends, limits, room));
@@ -468,6 +485,8 @@ Statement lock_lanes(std::span<const Transaction* const> transactions) {
       add(removal.token);
     for (const Append& append : transaction->appends)
       add(append.token);
+    for (const TrimHistory& trim : transaction->trim_histories)
+      add(trim.token);
     for (const Settle& settle : transaction->settles)
       add(settle.token);
     for (const Send& send : transaction->sends) {

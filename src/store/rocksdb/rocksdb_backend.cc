@@ -111,6 +111,8 @@ class RocksdbBackend final : public engine::Backend {
   void put(Family family, std::string_view key, std::string_view value);
   void erase(Family family, std::string_view key);
   void erase_prefix(Family family, std::string_view prefix);
+  // Both are keys in the column.
+  void erase_range(Family family, std::string_view begin, std::string_view end);
   Result<void> bury(const MutationBatch& batch, std::size_t index);
 
   const fs::path path_;
@@ -246,6 +248,10 @@ Result<void> RocksdbBackend::translate(const MutationBatch& batch) {
       case Mutation::Kind::erase_prefix:
         erase_prefix(mutation.family, mutation.key);
         break;
+      case Mutation::Kind::erase_range:
+        erase_range(mutation.family, ColumnKey(mutation.family, mutation.key).bytes(),
+                    ColumnKey(mutation.family, mutation.value).bytes());
+        break;
       case Mutation::Kind::bury:
         if (auto buried = bury(batch, i); !buried) return buried;
         break;
@@ -310,13 +316,17 @@ void RocksdbBackend::erase(Family family, std::string_view key) {
 }
 
 void RocksdbBackend::erase_prefix(Family family, std::string_view prefix) {
-  STRAND_ASSERT(!hinted(placement(family).column), "range deletes and hints do not go together");
   const ColumnKey begin(family, prefix);
   std::string end = engine::behind_prefix(begin.bytes());
   if (STRAND_PLANTED("rocksdb-prefix-too-wide")) end = engine::behind_prefix(end);
   // A prefix of nothing but 0xff has no end; no key of ours is so long.
   if (end.empty()) end.assign(std::size_t{64} << 10U, '\xff');
-  must(changes_.DeleteRange(column(family), slice(begin.bytes()), slice(end)));
+  erase_range(family, begin.bytes(), end);
+}
+
+void RocksdbBackend::erase_range(Family family, std::string_view begin, std::string_view end) {
+  STRAND_ASSERT(!hinted(placement(family).column), "range deletes and hints do not go together");
+  must(changes_.DeleteRange(column(family), slice(begin), slice(end)));
 }
 
 // Few messages die, so looking for one costs a read of the database, and of the batch up to here if

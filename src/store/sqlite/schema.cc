@@ -195,6 +195,7 @@ constexpr std::array made_tables = {
   first_execution INTEGER NOT NULL,  -- those before were removed
   execution INTEGER NOT NULL,  -- the last one, of which the rest speaks
   length INTEGER NOT NULL,
+  first_event INTEGER NOT NULL,  -- those before were trimmed
   label TEXT NOT NULL,
   outcome TEXT,  -- NULL: open
   opened_at INTEGER NOT NULL,
@@ -211,6 +212,7 @@ constexpr std::array made_tables = {
   number INTEGER NOT NULL,
   first_execution INTEGER NOT NULL,
   length INTEGER NOT NULL,
+  first_event INTEGER NOT NULL,
   label TEXT NOT NULL,
   outcome TEXT,
   opened_at INTEGER NOT NULL,

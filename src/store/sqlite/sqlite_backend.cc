@@ -92,6 +92,7 @@ class SqliteBackend final : public engine::Backend {
   Result<void> put(Family family, std::string_view key, std::string_view value);
   Result<void> erase(Family family, std::string_view key);
   Result<void> erase_prefix(Family family, std::string_view prefix);
+  Result<void> erase_range(Family family, std::string_view first, std::string_view last);
   Result<void> bury(const Mutation& mutation);
   Result<void> step(Binder& out);
   // Makes the log durable, and copies of it into the database what readers allow. `unavailable`:
@@ -443,6 +444,8 @@ Result<void> SqliteBackend::apply(const Mutation& mutation) {
       return bury(mutation);
     case Mutation::Kind::erase_prefix:
       return erase_prefix(mutation.family, mutation.key);
+    case Mutation::Kind::erase_range:
+      return erase_range(mutation.family, mutation.key, mutation.value);
   }
   STRAND_ASSERT(false, "every kind of mutation is applied");
 }
@@ -486,6 +489,20 @@ Result<void> SqliteBackend::erase_prefix(Family family, std::string_view prefix)
   bind_key(table.key, first, binder);
   const KeyFields last = key_fields(table.key, behind);
   if (!behind.empty()) bind_key(table.key, last, binder);
+  return step(binder);
+}
+
+Result<void> SqliteBackend::erase_range(Family family, std::string_view first,
+                                        std::string_view last) {
+  const Table& table = table_of(family);
+  const KeyFields from = key_fields(table.key, first);
+  const KeyFields to = key_fields(table.key, last);
+  STRAND_ASSERT(from.exact && to.exact, "a range is erased between two whole keys");
+  auto statement = writer_->statement(family, Connection::Use::erase_range);
+  if (!statement) return std::unexpected(std::move(statement).error());
+  Binder binder(*statement);
+  bind_key(table.key, from, binder);
+  bind_key(table.key, to, binder);
   return step(binder);
 }
 

@@ -316,6 +316,7 @@ void read(Row& row, engine::PublicationRecord& record) {
 
 void bind_execution(const Execution& execution, Binder& out) {
   out.number(execution.length);
+  out.number(execution.first);
   out.text(execution.label);
   out.optional_text(execution.outcome);
   out.time(execution.opened_at);
@@ -324,6 +325,7 @@ void bind_execution(const Execution& execution, Binder& out) {
 
 void read_execution(Row& row, Execution& execution) {
   execution.length = row.number();
+  execution.first = row.number();
   execution.label = row.text();
   execution.outcome = row.optional_text();
   execution.opened_at = row.time();
@@ -550,9 +552,9 @@ constexpr std::array<Table, engine::family_count> tables = {
     table<TopicSettings>("topic", 2, topic_column),
     Table{"subscription", 2, queue_column, put_text, get_text},
     table<engine::PublicationRecord>("retained", 8, retained_columns),
-    table<engine::InstanceRecord>("instance", 10, lane_columns),
+    table<engine::InstanceRecord>("instance", 11, lane_columns),
     Table{"open", 2, lane_columns, put_nothing, get_nothing},
-    Table{"execution", 8, execution_columns, put_execution, get_execution},
+    Table{"execution", 9, execution_columns, put_execution, get_execution},
     Table{"event", 4, event_columns, put_blob, get_blob},
     Table{"record", 4, record_columns, put_record, get_record},
     Table{"pin", 2, pin_columns, put_nothing, get_nothing},

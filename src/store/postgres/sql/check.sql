@@ -55,20 +55,20 @@ shared (id, what) as (
   union all select id, format('publication %s of topic ''%s''', id, topic) from retained),
 lost_bodies as (
   select s.* from shared s where not exists (select 1 from bodies b where b.id = s.id)),
-spans (instance, execution, length, closed) as (
-  select number, execution, length, outcome is not null from instances
-  union all select instance, execution, length, outcome is not null from executions),
+spans (instance, execution, first, length, closed) as (
+  select number, execution, first_event, length, outcome is not null from instances
+  union all select instance, execution, first_event, length, outcome is not null from executions),
 chains as (
   select instance, execution, count(*), min(number) as first, max(number) as last
     from events group by instance, execution),
 gaps (instance, execution, what) as (
   select s.instance, s.execution,
          format('execution %s of instance number %s has %s of its %s events: restore them from a '
-                'backup', s.execution, s.instance, least(coalesce(e.inside, 0), s.length), s.length)
+                'backup', s.execution, s.instance, e.inside, s.length - s.first)
     from spans s left join lateral (
       select count(*) as inside from events v where v.instance = s.instance
-         and v.execution = s.execution and v.number >= 0 and v.number < s.length) e on true
-   where coalesce(e.inside, 0) <> s.length),
+         and v.execution = s.execution and v.number >= s.first and v.number < s.length) e on true
+   where e.inside <> s.length - s.first or s.first < 0),
 lost_executions (instance, what) as (
   select i.number, format('instance ''%s'' (number %s) has lost %s of its executions %s to %s: '
                           'restore them from a backup', shown(i.key), i.number,
@@ -349,16 +349,23 @@ found (kind, what, repairable) as (
       or cardinality(published) <> cardinality(matched)
   -- Histories and records.
   union all
-  select 'bad_instance', format('instance ''%s'' of queue number %s has executions %s to %s, and a '
-                                'length of %s: restore it from a backup', shown(key), queue,
-                                first_execution, execution, length), false
-    from instances where first_execution < 1 or first_execution > execution or length < 0
+  select 'bad_instance', format('instance ''%s'' of queue number %s has executions %s to %s, events '
+                                'from %s on and a length of %s: restore it from a backup',
+                                shown(key), queue, first_execution, execution, first_event, length),
+         false
+    from instances where first_execution < 1 or first_execution > execution or first_event < 0
+      or first_event > length
   union all
   select 'missing_execution', what, false from lost_executions
   union all
   select 'bad_execution', format('execution %s of instance number %s is followed by another, and was '
                                  'never closed', execution, instance), false
     from executions where outcome is null
+  union all
+  select 'bad_execution', format('execution %s of instance number %s has events from %s on and a '
+                                 'length of %s: restore it from a backup', execution, instance,
+                                 first_event, length), false
+    from executions where first_event < 0 or first_event > length
   union all
   select 'orphan_execution', format('execution %s of instance number %s belongs to nothing%s',
                                     e.execution, e.instance, case when w.histories then '' else
@@ -371,12 +378,13 @@ found (kind, what, repairable) as (
   select 'orphan_event', format('execution %s of instance number %s has events %s to %s, %s%s',
                                 c.execution, c.instance, c.first, c.last,
                                 case when s.length is null then 'and does not exist'
-                                     else format('and a length of %s', s.length) end,
+                                     else format('and those from %s on and before %s',
+                                                 s.first, s.length) end,
                                 case when w.histories then '' else
                                 '; they are kept, because others are missing' end), w.histories
     from chains c left join spans s on s.instance = c.instance and s.execution = c.execution,
          whole w
-   where s.length is null or c.last >= s.length or c.first < 0
+   where s.length is null or c.last >= s.length or c.first < s.first
   union all
   select 'bad_record', format('record ''%s'' in space ''%s'' has the version %s: write it again',
                               shown(key), shown(space), version), false

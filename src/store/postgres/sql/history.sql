@@ -70,8 +70,8 @@ begin
         coalesce(t.length, 0)));
     end if;
     if v_opens and t.number is not null then
-      insert into executions values (t.number, t.execution, t.length, t.label, t.outcome,
-                                     t.opened_at, t.updated_at);
+      insert into executions values (t.number, t.execution, t.length, t.first_event, t.label,
+                                     t.outcome, t.opened_at, t.updated_at);
     end if;
     if t.number is null then t.number := nextval('numbers'); end if;
     insert into events
@@ -79,13 +79,42 @@ begin
       from unnest(p_events[v_from:v_from + p_counts[i] - 1]) with ordinality as e (event, n);
     v_from := v_from + p_counts[i];
     insert into instances as o
-    values (l.queue, l.key, t.number, 1, p_executions[i], v_length + p_counts[i], l.label,
+    values (l.queue, l.key, t.number, 1, p_executions[i], v_length + p_counts[i], 0, l.label,
             p_closes[i], v_now, v_now)
     on conflict (queue, key) do update set
       execution = excluded.execution, length = excluded.length, updated_at = v_now,
+      first_event = case when v_opens then 0 else o.first_event end,
       label = case when v_opens then excluded.label else o.label end,
       opened_at = case when v_opens then v_now else o.opened_at end,
       outcome = excluded.outcome;
+  end loop;
+end $$;
+
+-- Forgets the events of the open execution that lie before one.
+create function trim_histories(p_places bigint[], p_epochs bigint[], p_executions bigint[],
+                               p_before bigint[])
+returns void language plpgsql as $$
+declare
+  v_now bigint := now_ms();
+  l lanes;
+  t instances;
+begin
+  for i in 1 .. cardinality(p_places) loop
+    l := held_instance(p_places[i], p_epochs[i], v_now);
+    select * into t from instances where queue = l.queue and key = l.key;
+    if t.number is null or t.outcome is not null or p_executions[i] <> t.execution
+       or p_before[i] > t.length then
+      perform refuse('STHIS', format(
+        'instance ''%s'': execution %s cannot be trimmed to event %s: the last execution is %s (%s) '
+        'at length %s', shown(l.key), p_executions[i], p_before[i], coalesce(t.execution, 0),
+        case when t.number is null then 'there is none' when t.outcome is null then 'open'
+             else 'closed' end,
+        coalesce(t.length, 0)));
+    end if;
+    continue when p_before[i] <= t.first_event;
+    delete from events where instance = t.number and execution = t.execution
+       and number >= t.first_event and number < p_before[i];
+    update instances set first_event = p_before[i] where number = t.number;
   end loop;
 end $$;
 

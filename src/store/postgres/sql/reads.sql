@@ -167,33 +167,48 @@ begin
      order by d.id limit p_limit;
 end $$;
 
--- The execution asked for (0: the last one), with the number of its instance.
-create function find_execution(p_queue text, p_key bytea, p_execution bigint)
-returns table (instance bigint, execution bigint, length bigint, label text, outcome bytea,
-               opened_at bigint, updated_at bigint)
+-- The execution asked for (0: the last one) with its events, a row for each from p_from on, or one
+-- row without. Both are of one moment, so that no trim comes between them.
+create function read_history(p_queue text, p_key bytea, p_execution bigint, p_from bigint,
+                             p_limit bigint)
+returns table (execution bigint, length bigint, first_event bigint, label text, outcome bytea,
+               opened_at bigint, updated_at bigint, event bytea)
 language plpgsql stable as $$
 declare
   q queues := known_queue(p_queue);
+  x record;
 begin
-  return query
-    select i.number, i.execution, i.length, i.label, i.outcome, i.opened_at, i.updated_at
-      from instances i where i.queue = q.id and i.key = p_key
-       and (p_execution = 0 or i.execution = p_execution)
-    union all
-    select i.number, e.execution, e.length, e.label, e.outcome, e.opened_at, e.updated_at
+  select i.number as instance, i.execution, i.length, i.first_event, i.label, i.outcome,
+         i.opened_at, i.updated_at into x
+    from instances i where i.queue = q.id and i.key = p_key
+     and (p_execution = 0 or i.execution = p_execution);
+  if not found then
+    select e.* into x
       from instances i join executions e on e.instance = i.number and e.execution = p_execution
      where i.queue = q.id and i.key = p_key;
+    if not found then return; end if;
+  end if;
+  return query
+    select x.execution, x.length, x.first_event, x.label, x.outcome, x.opened_at, x.updated_at,
+           v.event
+      from (values (1)) one left join lateral (
+        select e.number, e.event from events e
+         where e.instance = x.instance and e.execution = x.execution
+           and e.number >= greatest(p_from, x.first_event)
+         order by e.number limit p_limit) v on true
+     order by v.number;
 end $$;
 
 create function list_instances(p_queue text, p_open boolean, p_after bytea, p_limit int)
-returns table (key bytea, execution bigint, length bigint, label text, outcome bytea,
-               opened_at bigint, updated_at bigint)
+returns table (key bytea, execution bigint, length bigint, first_event bigint, label text,
+               outcome bytea, opened_at bigint, updated_at bigint)
 language plpgsql stable as $$
 declare
   q queues := known_queue(p_queue);
 begin
   return query
-    select i.key, i.execution, i.length, i.label, i.outcome, i.opened_at, i.updated_at
+    select i.key, i.execution, i.length, i.first_event, i.label, i.outcome, i.opened_at,
+           i.updated_at
       from instances i
      where i.queue = q.id and (p_after = '' or i.key > p_after)
        and (p_open is null or p_open = (i.outcome is null))

@@ -135,10 +135,14 @@ delete from dedup d
 delete from tallies t where not exists (select 1 from queues q where q.id = t.queue);
 do $$
 begin
-  if exists (select 1 from (select number as instance, execution, length from instances
-                            union all select instance, execution, length from executions) s
-              where s.length <> (select count(*) from events e where e.instance = s.instance
-                   and e.execution = s.execution and e.number >= 0 and e.number < s.length))
+  if exists (select 1 from (select number as instance, execution, first_event, length
+                              from instances
+                            union all select instance, execution, first_event, length
+                              from executions) s
+              where s.first_event < 0 or s.length - s.first_event <>
+                    (select count(*) from events e where e.instance = s.instance
+                        and e.execution = s.execution and e.number >= s.first_event
+                        and e.number < s.length))
      or exists (select 1 from instances i where i.execution - i.first_execution <>
                   (select count(*) from executions e where e.instance = i.number
                       and e.execution >= i.first_execution and e.execution < i.execution)) then
@@ -148,11 +152,12 @@ begin
    where not exists (select 1 from instances i where i.number = e.instance
                         and e.execution >= i.first_execution and e.execution < i.execution);
   delete from events e
-   where e.number < 0
-      or e.number >= coalesce((select i.length from instances i where i.number = e.instance
-                                  and i.execution = e.execution),
-                              (select x.length from executions x where x.instance = e.instance
-                                  and x.execution = e.execution), 0);
+   where not exists (select 1 from instances i where i.number = e.instance
+                        and i.execution = e.execution
+                        and e.number >= i.first_event and e.number < i.length)
+     and not exists (select 1 from executions x where x.instance = e.instance
+                        and x.execution = e.execution
+                        and e.number >= x.first_event and e.number < x.length);
 end $$;
 
 -- Clients are kept as long as their receipts.

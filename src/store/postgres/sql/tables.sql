@@ -295,6 +295,7 @@ create table instances (
   first_execution bigint not null,
   execution       bigint not null,
   length          bigint not null,
+  first_event     bigint not null,    -- those before were trimmed
   label           text collate "C" not null,
   outcome         bytea,              -- none: open
   opened_at       bigint not null,
@@ -302,13 +303,14 @@ create table instances (
   primary key (queue, key)
 );
 create table executions (
-  instance   bigint not null,
-  execution  bigint not null,
-  length     bigint not null,
-  label      text collate "C" not null,
-  outcome    bytea,
-  opened_at  bigint not null,
-  updated_at bigint not null,
+  instance    bigint not null,
+  execution   bigint not null,
+  length      bigint not null,
+  first_event bigint not null,
+  label       text collate "C" not null,
+  outcome     bytea,
+  opened_at   bigint not null,
+  updated_at  bigint not null,
   primary key (instance, execution)
 );
 create table events (
