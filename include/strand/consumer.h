@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -245,7 +246,8 @@ struct ConsumerOptions {
   std::vector<std::string> labels = {};       // as in LeaseRequest
   std::string owner = {};
   bool history = false;  // lanes come with the open execution of their instance (see Lease)
-  std::optional<KeepLanes> keep = {};        // none: no lane is kept
+  std::size_t history_limit = std::numeric_limits<std::size_t>::max();  // of its events
+  std::optional<KeepLanes> keep = {};                                   // none: no lane is kept
   std::optional<Coalesce> coalesce = {};     // none: a lane is handled as soon as it is leased
   Durability durability = Durability::sync;  // of commits
 

@@ -104,7 +104,10 @@ void Consumer::Loop::lease_from(Lock& lock, Queue& queue) {
       std::min<std::size_t>(lanes * options_.batch_messages, messages_max));
   request.bytes = std::min(lanes * options_.batch_bytes, bytes_max);
   request.lease = options_.lease;
-  if (options_.history) request.history_from = 0;
+  if (options_.history) {
+    request.history_from = 0;
+    request.history_limit = options_.history_limit;
+  }
 
   queue.may_have = false;  // first, so that a call of the watch meanwhile is not lost
   const Duration asked = now();

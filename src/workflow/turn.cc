@@ -731,15 +731,19 @@ Transaction settle_turn(TurnResult& result, const Lease& lease) {
   return transaction;
 }
 
+bool is_whole(const History& history) {
+  return history.first + history.events.size() >= history.execution.length;
+}
+
 Result<History> read_history(Store& store, const std::string& queue, const std::string& key,
                              const History* begun) {
   History whole = begun != nullptr ? *begun : History{};
-  while (begun == nullptr || whole.events.size() < whole.execution.length) {
+  while (begun == nullptr || !is_whole(whole)) {
     begun = &whole;
     auto page = store.history({.queue = queue,
                                .key = key,
                                .execution = whole.execution.number,
-                               .from = whole.events.size()});
+                               .from = whole.first + whole.events.size()});
     if (!page && page.error().code == Errc::not_found) return History{};
     if (!page) return page;
     if (whole.events.empty()) {

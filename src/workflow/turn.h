@@ -49,6 +49,7 @@ Transaction settle_turn(TurnResult& result, const Lease& lease);
 
 // An open execution with all of its events: those that the lease has brought, and the others. Not
 // found: an empty one.
+[[nodiscard]] bool is_whole(const History& history);
 Result<History> read_history(Store& store, const std::string& queue, const std::string& key,
                              const History* begun = nullptr);
 

@@ -20,6 +20,7 @@ namespace strand {
 
 using workflow::ActivityRunner;
 using workflow::Counts;
+using workflow::is_whole;
 using workflow::Resident;
 using workflow::TurnResult;
 using workflow::Turns;
@@ -105,6 +106,8 @@ class WorkflowWorker::Parts {
     options.workers = options_.turn_workers;
     options.lease = options_.turn_lease;
     options.history = true;
+    // Enough for those that are short, and to see whether what is in memory is true.
+    if (options_.cache.enabled) options.history_limit = 32;
     options.batch_messages = 1000;
     for (const auto& [label, definition] : turns_.registry())
       options.labels.push_back(label);
@@ -163,7 +166,7 @@ class WorkflowWorker::Parts {
       return result;
     }
     const bool brought = work.first_of_lease() && lease.history;
-    const bool whole = brought && lease.history->events.size() == lease.history->execution.length;
+    const bool whole = brought && is_whole(*lease.history);
     auto result = [&]() -> Result<TurnResult> {
       if (whole) return turns_.run(lease, work.messages(), *lease.history);
       const auto history = workflow::read_history(store_, lease.queue, *lease.key,

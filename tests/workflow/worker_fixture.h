@@ -104,7 +104,7 @@ class Workers : public ::testing::Test {
   std::shared_ptr<ManualClock> clock_ = std::make_shared<ManualClock>();
   std::unique_ptr<Store> store_;
   std::unique_ptr<HookedStore> hooked_;  // what workers see of it
-  Notes<int> renewals_;  // of attempts with a heartbeat of ten seconds
+  Notes<int> renewals_;                  // of attempts with a heartbeat of ten seconds
   std::unique_ptr<Workflows> workflows_;
 };
 
