@@ -102,8 +102,9 @@ class Work {
 
   // With an ok verdict over all messages: the lane is not given back, because the handler has
   // something at hand that serves its next messages. They come under the same lease. For how long,
-  // the consumer's options say; and where lanes wait for a worker, it is given back at once.
-  void keep_lane() { keep_ = true; }
+  // the consumer's options say; and a consumer that has much else to do gives it back at once.
+  // Returns whether it looks as if it were kept.
+  virtual bool keep_lane() = 0;
 
   // Called when what was decided here is committed, before the next batch of the lane is handed
   // out; destroyed uncalled if that fails. From a thread of the consumer: must not block, nor
@@ -137,7 +138,6 @@ class Work {
   [[nodiscard]] const std::optional<std::string>& own_label() const { return label_; }
   [[nodiscard]] const std::optional<std::string>& own_park() const { return park_; }
   [[nodiscard]] const std::optional<OwnerHint>& own_hint() const { return hint_; }
-  [[nodiscard]] bool own_keep() const { return keep_; }
   std::move_only_function<void()>& own_call() { return committed_call_; }
 
  private:
@@ -148,7 +148,6 @@ class Work {
   std::optional<std::string> label_;
   std::optional<std::string> park_;
   std::optional<OwnerHint> hint_;
-  bool keep_ = false;
   std::move_only_function<void()> committed_call_;
   Fates fates_;
 };

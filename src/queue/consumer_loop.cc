@@ -51,12 +51,19 @@ class Consumer::Loop::RunningWork final : public Work {
     return receipt;
   }
 
+  bool keep_lane() override {
+    if (!loop_.options_.keep) return false;
+    keep_ = true;
+    const Lock lock(loop_.mutex_);
+    return loop_.may_keep(held_);
+  }
+
   // What the handler wants for its lane.
   void take_wishes() {
     held_.label = own_label();
     held_.park = own_park();
     held_.hint = own_hint();
-    held_.keep = own_keep() && loop_.options_.keep;
+    held_.keep = keep_;
     held_.call = std::move(own_call());
   }
 
@@ -69,6 +76,7 @@ class Consumer::Loop::RunningWork final : public Work {
   Loop& loop_;
   Held& held_;
   std::optional<Settle> committed_;
+  bool keep_ = false;
 };
 
 // --- Starting and stopping ---
@@ -276,9 +284,14 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
   } else {
     work.take_wishes();
   }
-  if (held->keep) watch_lane(held);
 
   lock.lock();
+  held->keep = held->keep && (work.committed() || may_keep(*held));
+  if (held->keep && !held->watched) {
+    lock.unlock();
+    watch_lane(held);
+    lock.lock();
+  }
   if (timed) note_handler_time(took);
   held->stop_at.reset();
   // Somebody may still be about to request it, which must not hit the next handler.
@@ -290,7 +303,6 @@ void Consumer::Loop::run_handler(Lock& lock, const HeldPointer& held, std::stop_
     // With nothing else in hand, the worker commits by itself. Otherwise it goes on, and what is
     // finished while one commit syncs is committed together.
     commits_itself_ = busy() == 1 && !stopping_;
-    held->keep = held->keep && may_keep(*held);
     handled(held, messages, work.fates(), std::move(verdict), std::move(work.own_transaction()));
   }
   leave_lane(held);

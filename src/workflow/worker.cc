@@ -107,7 +107,7 @@ class WorkflowWorker::Parts {
     options.lease = options_.turn_lease;
     options.history = true;
     // Enough for those that are short, and to see whether what is in memory is true.
-    if (options_.cache.enabled) options.history_limit = 32;
+    if (options_.cache.enabled) options.history_limit = brief_history;
     options.batch_messages = 1000;
     for (const auto& [label, definition] : turns_.registry())
       options.labels.push_back(label);
@@ -147,6 +147,9 @@ class WorkflowWorker::Parts {
     options.queues.assign(queues.begin(), queues.end());
     return options;
   }
+
+  // So many events are brought by a lease.
+  static constexpr std::size_t brief_history = 32;
 
   // Runs a turn with what is in memory, or with what is stored.
   Result<TurnResult> run_turn(const Work& work) {
@@ -210,7 +213,9 @@ class WorkflowWorker::Parts {
       cache_.count(Eviction::size);
       return;
     }
-    work.keep_lane();
+    // A short history comes with the next lease, and is replayed sooner than it is kept in order.
+    const bool keeps_lane = work.keep_lane();
+    if (!keeps_lane && result.instance->length() <= brief_history) return;
     auto resident = std::make_unique<Resident>(std::move(result.instance), work.lease().token);
     work.when_committed(Returning(*this, *work.key(), std::move(resident)));
   }
