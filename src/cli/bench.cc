@@ -231,7 +231,7 @@ Exit print_trickle(const TrickleReport& report, Output& output) {
   }
   for (const auto& [name, one] : {std::pair{"with", &report.on}, std::pair{"without", &report.off}})
     output.text(
-        fmt::format("{} instances in memory: {:.0f} events replayed in {:.0f} turns, {:.0f} "
+        fmt::format("{} instances in memory: {} events replayed in {} turns, {} "
                     "bytes read; a message took {:.2f} ms (half)\n",
                     name, one->replayed_events, one->turns, one->bytes_read, one->latency_ms.p50));
   return Exit::done;
@@ -266,11 +266,12 @@ Exit print_live(const CacheBenchOptions& bench, const LiveReport& report, Output
   const auto way = [](const LiveReport::Way& one) {
     return boost::json::object{{"messages_per_s", one.messages_per_s},
                                {"hit_rate", one.hit_rate},
-                               {"cache_bytes_max", one.bytes_max}};
+                               {"cache_bytes_max", std::llround(one.bytes_max)}};
   };
   if (output.json()) {
     output.object({{"few", way(report.few)},
                    {"many", way(report.many)},
+                   {"off", way(report.off)},
                    {"max_memory", report.max_memory},
                    {"rss_mb", report.rss_mb},
                    {"instances", bench.instances},
@@ -279,7 +280,8 @@ Exit print_live(const CacheBenchOptions& bench, const LiveReport& report, Output
   }
   output.text(fmt::format("{} instances, {} in memory at most\n", bench.instances, bench.cached));
   for (const auto& [name, one] :
-       {std::pair{"to few", &report.few}, std::pair{"to all", &report.many}})
+       {std::pair{"to few", &report.few}, std::pair{"to all", &report.many},
+        std::pair{"(nothing in memory) to all", &report.off}})
     output.text(fmt::format(
         "messages {} of them: {:.0f} messages/s, {:.0f} % hits, at most {:.0f} of "
         "{:.0f} bytes in memory\n",

@@ -115,6 +115,22 @@ TEST_F(Program, A_benchmark_measures_beside_its_baselines_and_leaves_nothing_beh
   EXPECT_TRUE(fs::is_empty(folder()));
 }
 
+TEST_F(Program, A_benchmark_shows_what_instances_in_memory_save) {
+  const auto trickle = json({"bench", "workflow", "--scenario", "trickle", "--history", "120",
+                             "--messages", "4", "--spacing", "1ms", "--allow-memory-filesystem"});
+  const auto& replayed = trickle.at("replayed_events");
+  EXPECT_GE(replayed.at("on").to_number<double>(), 120);
+  EXPECT_LT(replayed.at("on").to_number<double>(), 130);
+  EXPECT_GE(replayed.at("off").to_number<double>(), 480);
+  const auto turn = json({"bench", "workflow", "--scenario", "cached-turn", "--history", "300",
+                          "--messages", "5", "--allow-memory-filesystem"});
+  EXPECT_EQ(turn.at("bytes_ratio").to_number<double>(), 1);
+  const auto live = json({"bench", "workflow", "--scenario", "live", "--instances", "60",
+                          "--cached", "10", "--duration", "30ms", "--allow-memory-filesystem"});
+  EXPECT_LE(live.at("many").at("cache_bytes_max").to_number<double>(),
+            live.at("max_memory").to_number<double>());
+}
+
 TEST_F(Program, A_benchmark_refuses_a_store_that_exists_and_a_disk_that_is_none) {
   ok({"send", "orders", "a"});
   EXPECT_THAT(refused(1, {"bench", "queue", "--duration", "10ms"}), HasSubstr("exists already"));

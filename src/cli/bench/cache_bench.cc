@@ -84,6 +84,10 @@ double value_of(const WorkflowWorker& worker, std::string_view name) {
   return 0;
 }
 
+std::uint64_t count_of(const WorkflowWorker& worker, std::string_view name) {
+  return static_cast<std::uint64_t>(value_of(worker, name));
+}
+
 double turns_of(const WorkflowWorker& worker) {
   return value_of(worker, "strand_workflow_turns_total");
 }
@@ -146,8 +150,8 @@ class Stage {
     if (auto started = workflows_->start(listening(), id); !started) {
       return std::unexpected(started.error());
     }
-    if (history > 2) {
-      if (auto sent = send_words(*workflows_, id, history - 2); !sent) return sent;
+    if (history > 1) {
+      if (auto sent = send_words(*workflows_, id, history - 1); !sent) return sent;
     }
     auto working = worker({});
     if (!working) return std::unexpected(working.error());
@@ -196,9 +200,9 @@ Result<TrickleReport::Way> trickle(const CacheBenchOptions& options, bool on) {
     samples.add(*took);
   }
   return TrickleReport::Way{
-      .replayed_events = value_of(**worker, "strand_workflow_replayed_events_total"),
-      .turns = turns_of(**worker),
-      .bytes_read = static_cast<double>((*stage)->store().bytes() - read_before),
+      .replayed_events = count_of(**worker, "strand_workflow_replayed_events_total"),
+      .turns = count_of(**worker, "strand_workflow_turns_total"),
+      .bytes_read = (*stage)->store().bytes() - read_before,
       .latency_ms = samples.percentiles()};
 }
 
@@ -339,6 +343,13 @@ Result<LiveReport> bench_live(const CacheBenchOptions& options, const Progress& 
   auto many = measure(options.instances);
   if (!many) return std::unexpected(many.error());
   report.many = *many;
+  progress("messages for all of them, with nothing in memory");
+  (*worker)->stop();
+  worker = (*stage)->worker({.enabled = false});
+  if (!worker) return std::unexpected(worker.error());
+  auto off = measure(options.instances);
+  if (!off) return std::unexpected(off.error());
+  report.off = *off;
   report.rss_mb = rss_mb();
   return report;
 }

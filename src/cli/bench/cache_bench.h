@@ -27,10 +27,10 @@ struct CacheBenchOptions {
 
 struct TrickleReport {
   struct Way {
-    double replayed_events = 0;
-    double turns = 0;
-    double bytes_read = 0;   // of histories and messages
-    Percentiles latency_ms;  // from the call that sends a message to the commit of its turn
+    std::uint64_t replayed_events = 0;
+    std::uint64_t turns = 0;
+    std::uint64_t bytes_read = 0;  // of histories and messages
+    Percentiles latency_ms;        // from the call that sends a message to the commit of its turn
   };
   Way on;
   Way off;
@@ -63,6 +63,7 @@ struct LiveReport {
   double max_memory = 0;
   Way few;   // messages for as many instances as fit
   Way many;  // for all of them
+  Way off;   // for all of them, with nothing in memory
   double rss_mb = 0;
 };
 Result<LiveReport> bench_live(const CacheBenchOptions& options, const Progress& progress);
