@@ -11,6 +11,7 @@
 #include <strand/consumer.h>
 #include <strand/instance_cache.h>
 #include <strand/metrics.h>
+#include <strand/routing.h>
 #include <strand/store.h>
 #include <strand/workflow.h>
 
@@ -46,11 +47,12 @@ struct WorkflowWorkerOptions {
 
   InstanceCacheOptions cache = {};
   CoalesceOptions coalesce = {};
+  RoutingOptions routing = {};
 
   // Replays every turn once more and compares all decisions: a test of the code, at twice the
   // price.
   bool verify = false;
-  std::string owner = {};
+  std::string owner = {};  // its name among all workers; none: one is made up
 
   std::function<void(const ConsumerTrouble&)> on_trouble = {};
   std::shared_ptr<Clock> clock = {};  // none: the system's. With a manual one, as the store's

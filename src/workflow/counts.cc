@@ -56,6 +56,13 @@ std::vector<Metric> to_metrics(const Counts& counts, const InstanceCache& cache)
         cache.bytes());
   counter("strand_orchestration_replay_events_saved_total",
           "Events that would have been handed in again", counts.events_saved);
+  counter("strand_routing_lanes_moved_total",
+          "Instances that were in memory here, and ran elsewhere meanwhile", counts.lanes_moved);
+  const std::string served = "strand_routing_turns_total";
+  const std::string served_help =
+      "Turns of instances that had run before, by whether this worker had run them last";
+  counter(served, served_help, counts.served_by_owner, {{"served_by", "owner"}});
+  counter(served, served_help, counts.served_by_other, {{"served_by", "other"}});
   counter("strand_orchestration_coalesce_batches_total", "Turns that waited for more messages",
           counts.coalesced_batches);
   distribution("strand_orchestration_coalesce_messages_per_batch",

@@ -75,6 +75,9 @@ struct Counts {
   Count cache_hits = 0;
   Count cache_misses = 0;
   Count events_saved = 0;
+  Count lanes_moved = 0;
+  Count served_by_owner = 0;
+  Count served_by_other = 0;
   Count coalesced_batches = 0;
   Histogram coalesced_messages{1};
   Histogram coalesced_seconds{1e-3};

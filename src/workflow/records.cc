@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 #include <utility>
 
 #include <fmt/format.h>
@@ -231,6 +232,11 @@ std::string saga_key(std::string_view id, std::uint64_t execution, std::uint64_t
 
 std::string step_key(std::string_view saga, std::size_t step) {
   return joined(saga, fmt::format("{:06}", step));
+}
+
+std::string random_name() {
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("{:016x}", random());
 }
 
 Result<void> check_id(std::string_view id) {

@@ -21,6 +21,7 @@
 // | workflow/saga-steps   | the same, separator, step        | SagaStep                         |
 // | workflow/progress     | run.call of an activity          | what its heartbeat has passed    |
 // | workflow/answers      | as the query says                | the answer to a query            |
+// | workflow/workers      | the owner of a worker            | when it said last that it lives  |
 
 namespace strand::workflow {
 
@@ -31,6 +32,10 @@ inline constexpr std::string_view sagas_space = "workflow/sagas";
 inline constexpr std::string_view saga_steps_space = "workflow/saga-steps";
 inline constexpr std::string_view progress_space = "workflow/progress";
 inline constexpr std::string_view answers_space = "workflow/answers";
+inline constexpr std::string_view workers_space = "workflow/workers";
+
+// That nobody else has.
+std::string random_name();
 
 // Ids have no control characters, so that keys made of them are not ambiguous.
 inline constexpr char separator = '\x1f';

@@ -13,6 +13,7 @@
 #include "workflow/activity_runner.h"
 #include "workflow/counts.h"
 #include "workflow/instance_cache.h"
+#include "workflow/routing.h"
 #include "workflow/turn.h"
 #include "workflow/wire.h"
 
@@ -34,11 +35,13 @@ class WorkflowWorker::Parts {
       : store_(store),
         options_(std::move(options)),
         cache_(options_.cache, options_.clock),
+        router_(store, options_.routing, options_.cache, options_.owner, options_.clock),
         turns_(store, std::move(registry), {.verify = options_.verify}),
         runner_(store, activities, options_.clock, counts_),
         activities_(std::move(activities)) {}
 
   Result<void> start() {
+    if (!turns_.registry().empty()) router_.start();
     // Activities first: turns have work for them.
     if (!activities_.empty()) {
       auto consumer = Consumer::start(store_, activity_options(),
@@ -85,6 +88,7 @@ class WorkflowWorker::Parts {
     };
     end(turn_consumer_);
     end(activity_consumer_);
+    router_.stop();
     cache_.clear();
     return patient;
   }
@@ -157,10 +161,12 @@ class WorkflowWorker::Parts {
     auto resident = cache_.take(*lease.key);
     if (resident && !is_current(*resident, lease, work.first_of_lease())) {
       cache_.count(Eviction::lease);
+      ++counts_.lanes_moved;
       resident.reset();
     }
     if (resident) {
       const std::uint64_t hit = ++counts_.cache_hits;
+      ++counts_.served_by_owner;
       counts_.events_saved += resident->instance->length();
       const std::uint32_t audit = options_.cache.audit_one_in;
       auto result = turns_.go_on(lease, work.messages(), std::move(resident->instance),
@@ -177,7 +183,10 @@ class WorkflowWorker::Parts {
       if (!history) return std::unexpected(history.error());
       return turns_.run(lease, work.messages(), *history);
     }();
-    if (result && result->report.replayed_events > 0) ++counts_.cache_misses;
+    if (result && result->report.replayed_events > 0) {
+      ++counts_.cache_misses;
+      ++counts_.served_by_other;
+    }
     return result;
   }
 
@@ -205,19 +214,21 @@ class WorkflowWorker::Parts {
     std::unique_ptr<Resident> resident_;
   };
 
-  void keep(Work& work, TurnResult& result) {
-    if (!options_.cache.enabled || !result.instance) return;
-    if (!result.left.empty()) return;  // has decided so much that the rest comes again
+  // Whether the instance stays in memory, if its turn is committed.
+  bool keep(Work& work, TurnResult& result) {
+    if (!options_.cache.enabled || !result.instance) return false;
+    if (!result.left.empty()) return false;  // has decided so much that the rest comes again
     const bool too_long = result.instance->length() > options_.cache.max_history_size;
     if (too_long) {
       cache_.count(Eviction::size);
-      return;
+      return false;
     }
     // A short history comes with the next lease, and is replayed sooner than it is kept in order.
     const bool keeps_lane = work.keep_lane();
-    if (!keeps_lane && result.instance->length() <= brief_history) return;
+    if (!keeps_lane && result.instance->length() <= brief_history) return false;
     auto resident = std::make_unique<Resident>(std::move(result.instance), work.lease().token);
     work.when_committed(Returning(*this, *work.key(), std::move(resident)));
+    return true;
   }
 
   Verdict turn(Work& work) {
@@ -237,7 +248,11 @@ class WorkflowWorker::Parts {
       ++counts_.parked;
       return Verdict::park(*result->refused);
     }
-    keep(work, *result);
+    const bool runs_on = result->instance != nullptr;
+    const bool kept = keep(work, *result);
+    if (runs_on) {
+      if (auto hint = router_.hint_for(*work.key(), kept)) work.hint_owner(*std::move(hint));
+    }
     work.transaction() = std::move(result->transaction);
     for (const Message& message : work.messages()) {
       if (std::ranges::find(result->left, message.id) != result->left.end()) {
@@ -290,6 +305,7 @@ class WorkflowWorker::Parts {
   const WorkflowWorkerOptions options_;
   Counts counts_;
   workflow::InstanceCache cache_;
+  workflow::Router router_;
   const Turns turns_;
   ActivityRunner runner_;
   const ActivityRunner::Activities activities_;
@@ -380,7 +396,17 @@ Result<std::unique_ptr<WorkflowWorker>> WorkflowWorker::start(Store& store,
   if (auto fine = check(options.cache, options.coalesce); !fine) {
     return std::unexpected(std::move(fine.error()));
   }
+  if (options.routing.grace <= Duration{0} || options.routing.max_age <= Duration{0} ||
+      options.routing.heartbeat <= Duration{0}) {
+    return refuse("routing needs a grace, a max_age and a heartbeat of more than nothing");
+  }
+  if (options.routing.grace > Limits{}.owner_grace_max) {
+    return refuse(fmt::format(
+        "routing has a grace of {}; a lane waits for its owner for {} at most",
+        format_duration(options.routing.grace), format_duration(Limits{}.owner_grace_max)));
+  }
   if (!options.clock) options.clock = system_clock();
+  if (options.owner.empty()) options.owner = "worker-" + workflow::random_name();
   if (auto opened = Workflows::open(store, {.queue = options.queue}); !opened) {
     return std::unexpected(std::move(opened.error()));
   }

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <random>
 #include <utility>
 
 #include <fmt/format.h>
@@ -80,11 +79,6 @@ class RecordWait {
 std::chrono::steady_clock::time_point end_of(Duration patience) {
   constexpr Duration longest = std::chrono::hours{24 * 365 * 10};
   return std::chrono::steady_clock::now() + std::min(patience, longest);
-}
-
-std::string random_name() {
-  static thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("{:016x}", random());
 }
 
 }  // namespace

@@ -1,0 +1,198 @@
+// Which worker an instance goes to, when several could have it.
+
+#include "workflow/routing.h"
+
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "workflow/records.h"
+#include "workflow/worker_fixture.h"
+
+namespace strand::workflow_tests {
+namespace {
+
+using workflow::choose_worker;
+using workflow::Router;
+
+std::vector<std::string> names(int count) {
+  std::vector<std::string> result;
+  for (int i = 0; i < count; ++i)
+    result.push_back("worker-" + std::to_string(i));
+  return result;
+}
+
+TEST(Rendezvous, Shares_are_about_equal_and_only_the_share_of_one_who_goes_moves) {
+  constexpr int ids = 4000;
+  const auto four = names(4);
+  auto three = four;
+  three.erase(three.begin() + 1);
+  std::map<std::string, int> shares;
+  int moved = 0;
+  for (int i = 0; i < ids; ++i) {
+    const std::string id = "order-" + std::to_string(i);
+    const std::string before = *choose_worker(four, id);
+    const std::string after = *choose_worker(three, id);
+    ++shares[before];
+    if (before != "worker-1") EXPECT_EQ(after, before);
+    moved += before != after ? 1 : 0;
+  }
+  for (const auto& [name, share] : shares)
+    EXPECT_NEAR(share, ids / 4, ids / 20) << name;
+  EXPECT_EQ(moved, shares["worker-1"]);
+  EXPECT_EQ(choose_worker({}, "x"), nullptr);
+}
+
+class Routers : public Workers {
+ protected:
+  std::unique_ptr<Router> router(const std::string& owner, RoutingOptions options) {
+    auto result =
+        std::make_unique<Router>(*hooked_, options, InstanceCacheOptions{}, owner, clock_);
+    result->start();
+    return result;
+  }
+  void await_workers(const Router& router, const std::vector<std::string>& expected) {
+    EXPECT_TRUE(comes_true([&] {
+      auto known = router.workers();
+      std::ranges::sort(known);
+      return known == expected;
+    })) << testing::PrintToString(router.workers());
+  }
+};
+
+TEST_F(Routers, Workers_know_each_other_until_one_falls_silent) {
+  const RoutingOptions hashing{.strategy = Routing::consistent_hash, .heartbeat = 3s};
+  const auto a = router("a", hashing);
+  auto b = router("b", hashing);
+  auto c = router("c", hashing);
+  clock_->advance(3s);
+  await_workers(*a, {"a", "b", "c"});
+  await_workers(*b, {"a", "b", "c"});
+  b.reset();  // says that it goes
+  clock_->advance(3s);
+  await_workers(*a, {"a", "c"});
+  await_workers(*c, {"a", "c"});
+  // One that was killed says nothing.
+  Transaction ghost;
+  ghost.records.push_back(workflow::put_record(
+      workflow::workers_space, "ghost", std::to_string(store_->now().time_since_epoch().count())));
+  ASSERT_TRUE(store_->apply(ghost));
+  clock_->advance(3s);
+  await_workers(*a, {"a", "c", "ghost"});
+  // Step by step: the others must have the time to say that they live.
+  clock_->advance(3s);
+  await_workers(*c, {"a", "c", "ghost"});
+  clock_->advance(3s);
+  await_workers(*c, {"a", "c"});
+}
+
+TEST_F(Routers, The_hint_is_what_the_strategy_says) {
+  const auto hint = [&](RoutingOptions options, bool in_memory) {
+    return router("me", options)->hint_for("x", in_memory);
+  };
+  EXPECT_FALSE(hint({}, true));
+  const auto affinity = hint({.strategy = Routing::affinity, .max_age = 7s, .grace = 200ms}, false);
+  EXPECT_EQ(affinity->owner, "me");
+  EXPECT_EQ(affinity->valid_for, 7s);
+  EXPECT_EQ(affinity->grace, 200ms);
+  EXPECT_EQ(hint({.strategy = Routing::cache_aware}, true)->valid_for, 5min + 10s);
+  EXPECT_EQ(hint({.strategy = Routing::cache_aware}, false)->valid_for, 0s);
+  EXPECT_EQ(hint({.strategy = Routing::consistent_hash}, false)->owner, "me");
+}
+
+// --- With workers ---
+
+const WorkflowType<int()>& counting() {
+  static const WorkflowType<int()> type{"counting", [](Workflow& wf) -> Task<int> {
+                                          for (int count = 1;; ++count) {
+                                            const int n = co_await wf.event<int>("n");
+                                            if (n == 0) co_return count;
+                                            wf.set_status(std::to_string(count));
+                                          }
+                                        }};
+  return type;
+}
+
+class RoutedWorkers : public Routers, public testing::WithParamInterface<Routing> {
+ protected:
+  std::unique_ptr<WorkflowWorker> routed(const std::string& owner) {
+    WorkflowWorkerOptions with = options({counting()}, {});
+    with.owner = owner;
+    with.routing = {.strategy = GetParam(), .max_age = 5min, .grace = 1s};
+    return work(std::move(with));
+  }
+};
+
+// Messages that come when no lease is kept any more: the worker that has the instance gets them.
+TEST_P(RoutedWorkers, An_instance_goes_back_to_the_worker_that_has_it) {
+  const auto one = routed("one");
+  const auto two = routed("two");
+  constexpr int instances = 8;
+  constexpr int rounds = 6;
+  clock_->advance(3s);  // they get to know each other
+  ASSERT_TRUE(comes_true([&] { return stats("workflow").live() == 0; }));
+  for (int i = 0; i < instances; ++i)
+    start(counting(), "i" + std::to_string(i));
+  for (int n = 1; n <= rounds; ++n) {
+    for (int i = 0; i < instances; ++i) {
+      const std::string id = "i" + std::to_string(i);
+      ASSERT_TRUE(workflows().send_event(id, "n", 1));
+      ASSERT_TRUE(comes_true([&] { return info(id).status == std::to_string(n); })) << id;
+    }
+    ASSERT_TRUE(comes_true([&] {
+      clock_->advance(5s);
+      return stats("workflow").leases == 0;
+    }));
+  }
+  const double hits = metric(*one, "strand_orchestration_cache_hits_total") +
+                      metric(*two, "strand_orchestration_cache_hits_total");
+  const double misses = metric(*one, "strand_orchestration_cache_misses_total") +
+                        metric(*two, "strand_orchestration_cache_misses_total");
+  // The first turns may be anywhere, and one more to find home.
+  EXPECT_GE(hits, instances * (rounds - 2)) << misses;
+  EXPECT_LE(misses, instances * 2);
+}
+
+TEST_P(RoutedWorkers, What_a_worker_leaves_behind_goes_on_elsewhere_within_the_grace) {
+  auto one = routed("one");
+  start(counting(), "a");
+  ASSERT_TRUE(workflows().send_event("a", "n", 1));
+  ASSERT_TRUE(comes_true([&] { return info("a").status == "1"; }));
+  one.reset();
+  const auto two = routed("two");
+  ASSERT_TRUE(workflows().send_event("a", "n", 1));
+  // Nobody else asks for it: it waits for the one that is gone, and not longer.
+  two->wait_idle();
+  clock_->advance(1s);
+  ASSERT_TRUE(comes_true([&] { return info("a").status == "2"; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, RoutedWorkers,
+                         testing::Values(Routing::affinity, Routing::cache_aware,
+                                         Routing::consistent_hash),
+                         [](const auto& info) {
+                           switch (info.param) {
+                             case Routing::affinity:
+                               return "affinity";
+                             case Routing::cache_aware:
+                               return "cache_aware";
+                             default:
+                               return "consistent_hash";
+                           }
+                         });
+
+TEST_F(Routers, Options_that_make_no_sense_are_refused) {
+  const auto refusal = [&](RoutingOptions routing) {
+    WorkflowWorkerOptions wrong = options({counting()}, {});
+    wrong.routing = routing;
+    const auto worker = WorkflowWorker::start(*store_, wrong);
+    return worker ? std::string("started") : worker.error().message;
+  };
+  EXPECT_EQ(refusal({.grace = 2s}),
+            "routing has a grace of 2s; a lane waits for its owner for 1s at most");
+  EXPECT_EQ(refusal({.heartbeat = 0s}),
+            "routing needs a grace, a max_age and a heartbeat of more than nothing");
+}
+
+}  // namespace
+}  // namespace strand::workflow_tests
