@@ -68,9 +68,10 @@ void Router::run(Duration next) {
     std::optional<Duration> nap = std::max(next - clock_->monotonic(), Duration{0});
     if (clock_->manual()) nap.reset();  // it rings when it moves
     if (!alarm_.sleep(nap)) return;
-    if (clock_->monotonic() < next) continue;
+    const Duration reached = clock_->monotonic();
+    if (reached < next) continue;
     beat();
-    next = clock_->monotonic() + options_.heartbeat;
+    next = reached + options_.heartbeat;
   }
 }
 
