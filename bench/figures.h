@@ -51,9 +51,9 @@ struct Arguments {
   std::map<std::string, std::string> others = {};  // by name
 
   [[nodiscard]] bool wants(std::string_view part) const { return only.empty() || only == part; }
-  [[nodiscard]] std::string get(const std::string& name, std::string otherwise = {}) const {
+  [[nodiscard]] std::string get(const std::string& name, const std::string& otherwise = {}) const {
     const auto found = others.find(name);
-    return found == others.end() ? std::move(otherwise) : found->second;
+    return found == others.end() ? otherwise : found->second;
   }
 
   static Arguments parse(int argc, char** argv, std::initializer_list<std::string_view> names,

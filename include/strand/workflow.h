@@ -246,7 +246,7 @@ class Workflow {
   }
   template <class T>
   Future<std::vector<T>> all_of(std::vector<Future<T>> futures, Others others = Others::cancel);
-  Future<void> all_of(std::vector<Future<void>> futures, Others others = Others::cancel);
+  Future<void> all_of(const std::vector<Future<void>>& futures, Others others = Others::cancel);
 
   // The first that ends: a variant, its index says which; std::monostate for one of no value.
   // Throws if that one has failed.
@@ -265,7 +265,8 @@ class Workflow {
   }
   // The index of the first that has ended. Await that one for its value.
   template <class T>
-  Future<std::size_t> first_of(std::vector<Future<T>> futures, Others others = Others::cancel);
+  Future<std::size_t> first_of(const std::vector<Future<T>>& futures,
+                               Others others = Others::cancel);
 
   // What is awaited, or DeadlinePassed if it takes longer; then it is cancelled.
   template <class What>
@@ -277,9 +278,9 @@ class Workflow {
 
   // The next event of that name. Events wait for their receiver, in order, however early they are.
   template <class T>
-  Future<T> event(std::string name, Where where = Where::current()) {
+  Future<T> event(const std::string& name, Where where = Where::current()) {
     auto call = std::make_shared<workflow::CallFor<T>>(instance_);
-    await_event(call, std::move(name), where);
+    await_event(call, name, where);
     return Future<T>(std::move(call));
   }
 
@@ -318,21 +319,21 @@ class Workflow {
   // Starts another workflow that is nobody's child. If there is an instance of that id, nothing is
   // started.
   template <class R, class In>
-  void start(const WorkflowType<R(In)>& type, std::string id, const std::type_identity_t<In>& input,
-             Where where = Where::current()) {
-    start_other(type.definition()->label(), std::move(id), workflow::encode<In>(input), where);
+  void start(const WorkflowType<R(In)>& type, const std::string& id,
+             const std::type_identity_t<In>& input, Where where = Where::current()) {
+    start_other(type.definition()->label(), id, workflow::encode<In>(input), where);
   }
   template <class R>
-  void start(const WorkflowType<R()>& type, std::string id, Where where = Where::current()) {
-    start_other(type.definition()->label(), std::move(id), {}, where);
+  void start(const WorkflowType<R()>& type, const std::string& id, Where where = Where::current()) {
+    start_other(type.definition()->label(), id, {}, where);
   }
   // An event, or the request to cancel, for another instance.
   template <Sendable T>
-  void send_event(std::string id, std::string event, const T& value,
+  void send_event(const std::string& id, const std::string& event, const T& value,
                   Where where = Where::current()) {
-    send_event_raw(std::move(id), std::move(event), workflow::encode<T>(value), where);
+    send_event_raw(id, event, workflow::encode<T>(value), where);
   }
-  void cancel_other(std::string id, Where where = Where::current());
+  void cancel_other(const std::string& id, Where where = Where::current());
   // A message, a publication: in the transaction of the turn.
   template <Sendable T>
   void send(std::string queue, const T& value, SendOptions options = {},
@@ -367,8 +368,8 @@ class Workflow {
 
   void set_status(std::string text);
   template <Sendable T>
-  void set(std::string key, const T& value) {
-    set_raw(std::move(key), workflow::encode<T>(value));
+  void set(const std::string& key, const T& value) {
+    set_raw(key, workflow::encode<T>(value));
   }
   template <class T>
   [[nodiscard]] std::optional<T> get(const std::string& key) const {
@@ -380,7 +381,7 @@ class Workflow {
   void erase_all();
 
   // Stops the instance with a reason for a person to read; what is awaited ends when it is resumed.
-  Future<void> park(std::string reason, Where where = Where::current());
+  Future<void> park(const std::string& reason, Where where = Where::current());
 
   // For the library.
   [[nodiscard]] workflow::Instance& instance() { return instance_; }
@@ -463,22 +464,23 @@ class Workflow {
   template <class T>
   Future<T> within_future(Duration limit, const Future<T>& future, Where where);
 
-  void call_activity(const std::shared_ptr<workflow::Call>& call, workflow::ActivityCall what,
-                     Where where);
-  void run_local(const std::shared_ptr<workflow::Call>& call, workflow::ActivityCall what,
+  void call_activity(const std::shared_ptr<workflow::Call>& call,
+                     const workflow::ActivityCall& what, Where where);
+  void run_local(const std::shared_ptr<workflow::Call>& call, const workflow::ActivityCall& what,
                  Where where);
   void spawn_fiber(const std::shared_ptr<workflow::Call>& call, Task<void> task, bool shielded);
-  void await_event(const std::shared_ptr<workflow::Call>& call, std::string name, Where where);
-  Answering answer_raw(std::string query, std::function<Bytes(std::string_view)> function);
-  void start_child(const std::shared_ptr<workflow::Call>& call, workflow::ChildCall what,
+  void await_event(const std::shared_ptr<workflow::Call>& call, const std::string& name,
                    Where where);
-  void start_other(std::string label, std::string id, Bytes input, Where where);
-  void send_event_raw(std::string id, std::string event, Bytes value, Where where);
+  Answering answer_raw(std::string query, std::function<Bytes(std::string_view)> function);
+  void start_child(const std::shared_ptr<workflow::Call>& call, const workflow::ChildCall& what,
+                   Where where);
+  void start_other(const std::string& label, const std::string& id, Bytes input, Where where);
+  void send_event_raw(const std::string& id, const std::string& event, Bytes value, Where where);
   void send_raw(std::string queue, Bytes body, SendOptions options, Where where);
   void publish_raw(std::string topic, Bytes body, PublishOptions options, Where where);
   Future<ContinuesAsNew> continue_raw(Bytes input, std::optional<std::uint32_t> version,
                                       Where where);
-  void set_raw(std::string key, Bytes value);
+  void set_raw(const std::string& key, Bytes value);
   [[nodiscard]] std::optional<Bytes> get_raw(const std::string& key) const;
 
   workflow::Instance& instance_;
@@ -541,7 +543,7 @@ Future<std::variant<Workflow::Stored<T>...>> Workflow::first_of_futures(
 }
 
 template <class T>
-Future<std::size_t> Workflow::first_of(std::vector<Future<T>> futures, Others others) {
+Future<std::size_t> Workflow::first_of(const std::vector<Future<T>>& futures, Others others) {
   if (futures.empty()) throw ApplicationError("nothing_to_await", "the first of none never comes");
   auto whole = std::make_shared<workflow::CallFor<std::size_t>>(instance_);
   std::vector<std::shared_ptr<workflow::Call>> parts;

@@ -174,18 +174,18 @@ class Workflows {
   // For the mailbox of that name. May come before the instance is started; `not_found` if it has
   // ended.
   template <Sendable T>
-  Result<void> send_event(std::string_view id, std::string event, const T& value) {
+  Result<void> send_event(std::string_view id, const std::string& event, const T& value) {
     auto body = to_body(value);
     if (!body) return std::unexpected(std::move(body.error()));
-    return send_event_raw(id, std::move(event), *std::move(body));
+    return send_event_raw(id, event, *std::move(body));
   }
   // Asks a running instance; waits for a worker to answer. `unavailable` if none does in time.
-  Result<Bytes> query(std::string_view id, std::string query, Bytes input = {},
+  Result<Bytes> query(std::string_view id, const std::string& query, Bytes input = {},
                       Duration patience = std::chrono::seconds{10});
   template <class R>
-  Result<R> query_for(std::string_view id, std::string name, Bytes input = {},
+  Result<R> query_for(std::string_view id, const std::string& name, Bytes input = {},
                       Duration patience = std::chrono::seconds{10}) {
-    auto answer = query(id, std::move(name), std::move(input), patience);
+    auto answer = query(id, name, std::move(input), patience);
     if (!answer) return std::unexpected(std::move(answer.error()));
     return from_body<R>(*answer);
   }
@@ -193,7 +193,7 @@ class Workflows {
   // Asks it to end: it may clean up, or refuse.
   Result<void> cancel(std::string_view id, std::string reason = "cancelled by request");
   // Ends it here and now; its code is not asked. Returns whether it was still running.
-  Result<bool> terminate(std::string_view id, std::string reason = "terminated by request");
+  Result<bool> terminate(std::string_view id, const std::string& reason = "terminated by request");
   // Lets a parked instance go on.
   Result<void> resume(std::string_view id);
 
@@ -231,7 +231,7 @@ class Workflows {
   template <class R>
   Result<InstanceHandle<R>> start_typed(const workflow::WorkflowDefinition& type, std::string id,
                                         Bytes input, StartOptions options);
-  Result<void> send_event_raw(std::string_view id, std::string event, Bytes value);
+  Result<void> send_event_raw(std::string_view id, const std::string& event, Bytes value);
   Result<std::uint64_t> remove_old_executions(const std::string& id);
   Result<std::optional<std::size_t>> prune_one(const std::string& id, bool dry_run);
 

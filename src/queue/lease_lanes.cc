@@ -125,6 +125,7 @@ void Consumer::Loop::lease_from(Lock& lock, Queue& queue) {
     // Less than was asked for was all there was; what comes later is told by the watch.
     if (leases->size() >= lanes || messages >= request.messages) queue.may_have = true;
     admit(lock, *std::move(leases), store_time, asked);
+    return;
   }
   if (answered) return;
   queue.may_have = true;

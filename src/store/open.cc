@@ -42,26 +42,25 @@ engine::Identity new_identity() {
   return {.store = random_word(device), .secret = {random_word(device), random_word(device)}};
 }
 
-Result<std::unique_ptr<engine::Backend>> open_backend(std::string_view text,
+Result<std::unique_ptr<engine::Backend>> open_backend(std::string_view url,
                                                       const OpenOptions& options) {
-  auto parsed = parse_url(text);
+  auto parsed = parse_url(url);
   if (!parsed) return std::unexpected(std::move(parsed).error());
-  const Url& url = *parsed;
-  switch (url.scheme) {
+  switch (parsed->scheme) {
     case Url::Scheme::memory:
-      if (url.rest.size() > options.limits.name_bytes_max) {
+      if (parsed->rest.size() > options.limits.name_bytes_max) {
         return failure(Errc::limit_exceeded,
                        fmt::format("the name of a store has {} bytes, and may have {} "
                                    "(name_bytes_max)",
-                                   url.rest.size(), options.limits.name_bytes_max));
+                                   parsed->rest.size(), options.limits.name_bytes_max));
       }
-      return memory::open_memory(url.rest, options.create);
+      return memory::open_memory(parsed->rest, options.create);
     case Url::Scheme::rocksdb:
-      return rocks::open_rocksdb(url.rest, {.cache_bytes = for_backend(options.cache_bytes),
-                                            .create = options.create,
-                                            .env = nullptr});
+      return rocks::open_rocksdb(parsed->rest, {.cache_bytes = for_backend(options.cache_bytes),
+                                                .create = options.create,
+                                                .env = nullptr});
     case Url::Scheme::sqlite:
-      return sqlite::open_sqlite(url.rest, for_backend(options.cache_bytes), options.create);
+      return sqlite::open_sqlite(parsed->rest, for_backend(options.cache_bytes), options.create);
     case Url::Scheme::postgres:
       return failure(
           Errc::unsupported,

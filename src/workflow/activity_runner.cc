@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <stop_token>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -151,7 +152,7 @@ class ActivityRunner::Attempt final : public ActivityContext {
     transaction.durability = Durability::async;
     transaction.records.push_back(put_record(progress_space, call_, std::move(progress)));
     // What is not kept costs the next attempt some work, and this one nothing.
-    static_cast<void>(runner_.store_.apply(transaction));
+    std::ignore = runner_.store_.apply(transaction);
     return heartbeat();
   }
 
@@ -204,7 +205,7 @@ Verdict ActivityRunner::handle(Work& work) {
   const auto attempt = std::make_shared<Attempt>(*this, *found->second, work);
   // Its death is to be noticed as soon as its silence.
   if (attempt->heartbeat_time()) {
-    static_cast<void>(work.lease_for(std::max(*attempt->heartbeat_time(), Duration{1})));
+    std::ignore = work.lease_for(std::max(*attempt->heartbeat_time(), Duration{1}));
   }
   if (attempt->has_time()) watch(attempt);
 
@@ -228,7 +229,7 @@ Verdict ActivityRunner::handle(Work& work) {
   }
   if (const auto wait = next_attempt_in(message, *failure)) {
     ++counts_.activities_retried;
-    return Verdict::retry(failure->text, *wait);
+    return Verdict::retry(failure->text, wait);
   }
   ++counts_.activities_failed;
   add_error(message, *failure, work.transaction());
@@ -298,7 +299,7 @@ void ActivityRunner::end_time(Attempt& attempt) {
     add_error(attempt.message(), failure, transaction);
   }
   // If it is refused, the lease is over, and somebody else has the message.
-  static_cast<void>(store_.apply(transaction));
+  std::ignore = store_.apply(transaction);
 }
 
 }  // namespace strand::workflow

@@ -430,7 +430,7 @@ void Instance::set_status(std::string text) {
   if (!replaying_) status_changed_ = true;
 }
 
-void Instance::set(std::string key, Bytes value) {
+void Instance::set(const std::string& key, Bytes value) {
   if (closing_ || mismatch_ || end_) return;
   if (key.empty() || key.size() > state_key_bytes_max) {
     throw ApplicationError(

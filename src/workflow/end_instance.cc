@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -63,7 +64,7 @@ SeizedLane::~SeizedLane() {
   Transaction transaction;
   transaction.durability = Durability::async;
   transaction.settles.push_back(give_back());
-  static_cast<void>(store_->apply(transaction));
+  std::ignore = store_->apply(transaction);
 }
 
 Settle settle_all(const Lease& lease) {
@@ -167,7 +168,7 @@ void tell_parent_of_pending(const Lease& lease, const std::string& reason,
 
 }  // namespace
 
-Result<bool> Workflows::terminate(std::string_view id, std::string reason) {
+Result<bool> Workflows::terminate(std::string_view id, const std::string& reason) {
   Error last;
   for (int i = 0; i < tries_max; ++i) {
     if (const auto before = get(id); !before || has_ended(before->state)) {

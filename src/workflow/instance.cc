@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -78,8 +79,8 @@ Instance::~Instance() {
   root_fiber_.reset();
   current_.reset();
   // A coroutine holds what it waits for, and that knows who waits: here the circle is cut.
-  for (auto fiber = fibers_.rbegin(); fiber != fibers_.rend(); ++fiber)
-    (*fiber)->task.reset();
+  for (const auto& fiber : fibers_ | std::views::reverse)
+    fiber->task.reset();
 }
 
 // --- Events go in ---
@@ -103,16 +104,16 @@ Result<void> Instance::replay(std::span<const HistoryEvent> events) {
   return {};
 }
 
-void Instance::handle(HistoryEvent event) {
+void Instance::handle(const HistoryEvent& event) {
   STRAND_ASSERT(!mismatch_, "an instance that differs from its history is not used");
   decisions_.events.push_back(event);
   ++length_;
   deliver(event);
   // Not before all of the code waits: that is where a replay hands it in.
   while (!refusals_.empty()) {
-    HistoryEvent refused = std::move(refusals_.front());
+    const HistoryEvent refused = std::move(refusals_.front());
     refusals_.pop_front();
-    if (!end_ && pending_.contains(refused.call)) handle(std::move(refused));
+    if (!end_ && pending_.contains(refused.call)) handle(refused);
   }
 }
 

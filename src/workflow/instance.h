@@ -100,7 +100,7 @@ class Instance {
   // then. `history_mismatch`: they differ, and this instance is of no more use.
   Result<void> replay(std::span<const HistoryEvent> events);
   // Hands in something new. What follows from it is added to the decisions.
-  void handle(HistoryEvent event);
+  void handle(const HistoryEvent& event);
   [[nodiscard]] Decisions take_decisions() { return std::exchange(decisions_, {}); }
   [[nodiscard]] const Decisions& decisions() const { return decisions_; }
 
@@ -147,7 +147,7 @@ class Instance {
   void await_event(const std::shared_ptr<Call>& call, const std::string& name, Where where);
   void start_child(const std::shared_ptr<Call>& call, const ChildCall& what, Where where);
   void start_other(const std::string& label, const std::string& id, Bytes input, Where where);
-  void send_event(const std::string& id, const std::string& event, Bytes value, Where where);
+  void send_event(const std::string& id, const std::string& name, Bytes value, Where where);
   void cancel_other(const std::string& id, Where where);
   void send(Send send, Where where);
   void publish(Publish publish, Where where);
@@ -155,7 +155,7 @@ class Instance {
   void continue_as_new(Continuation next, Where where);
   bool patched(std::string_view change, Where where);
   void set_status(std::string text);
-  void set(std::string key, Bytes value);
+  void set(const std::string& key, Bytes value);
   void erase(const std::string& key);
   void answer(std::string query, std::function<Bytes(std::string_view)> function);
   void stop_answering(const std::string& query);

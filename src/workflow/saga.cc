@@ -112,7 +112,7 @@ void Instance::undo_saga(const std::shared_ptr<SagaState>& saga, const std::stri
       [](Task<void> task, std::shared_ptr<CallFor<void>> done) -> Task<void> {
         try {
           co_await std::move(task);
-        } catch (...) {
+        } catch (...) {  // NOLINT(bugprone-empty-catch): for this reason:
           // It fails only when the instance itself is at its end.
         }
         done->set();

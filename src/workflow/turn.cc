@@ -422,7 +422,7 @@ class Turns::Run final : public Outside {
       if (is_for_this_run(message)) {
         HistoryEvent event{.kind = EventKind::timed_out, .at = now_};
         event.add("error", "the run took longer than it was given");
-        instance_->handle(std::move(event));
+        instance_->handle(event);
       }
     } else if (kind == wire::query_kind) {
       queries_.push_back(&message);
@@ -468,7 +468,7 @@ class Turns::Run final : public Outside {
       event.add("type", std::string(wire::header(message.headers, wire::error_type_header)));
       event.add("error", std::string(wire::header(message.headers, wire::error_header)));
     }
-    instance_->handle(std::move(event));
+    instance_->handle(event);
   }
 
   // An activity has ended without an answer.
@@ -482,14 +482,14 @@ class Turns::Run final : public Outside {
     event.add("type", std::string(end));
     event.add("error",
               fmt::format("its message ended as {}{}{}", end, reason.empty() ? "" : ": ", reason));
-    instance_->handle(std::move(event));
+    instance_->handle(event);
   }
 
   void on_cancel(const Message& message) {
     if (wire::header(message.headers, wire::reason_header) == "terminate") {
       HistoryEvent event{.kind = EventKind::terminated, .at = now_};
       event.add("error", message.body);
-      instance_->handle(std::move(event));
+      instance_->handle(event);
     } else if (!instance_->cancel_requested()) {
       instance_->handle({.kind = EventKind::cancel_requested, .at = now_, .data = message.body});
     }
@@ -664,7 +664,7 @@ class Turns::Run final : public Outside {
   }
 
   // Nothing is written.
-  TurnResult refuse(std::string reason) {
+  [[nodiscard]] TurnResult refuse(std::string reason) const {
     TurnResult refused;
     refused.refused = std::move(reason);
     refused.report = result_.report;

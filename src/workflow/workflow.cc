@@ -49,7 +49,7 @@ Future<void> Workflow::sleep_until(Time time, Where where) {
   return Future<void>(std::move(call));
 }
 
-Future<void> Workflow::all_of(std::vector<Future<void>> futures, Others others) {
+Future<void> Workflow::all_of(const std::vector<Future<void>>& futures, Others others) {
   auto whole = std::make_shared<CallFor<void>>(instance_);
   std::vector<std::shared_ptr<workflow::Call>> parts;
   for (const Future<void>& future : futures)
@@ -58,7 +58,7 @@ Future<void> Workflow::all_of(std::vector<Future<void>> futures, Others others) 
   return Future<void>(std::move(whole));
 }
 
-Future<void> Workflow::park(std::string reason, Where where) {
+Future<void> Workflow::park(const std::string& reason, Where where) {
   auto call = std::make_shared<CallFor<void>>(instance_);
   instance_.park(call, reason, where);
   return Future<void>(std::move(call));
@@ -77,15 +77,17 @@ void Workflow::erase_all() {
     instance_.erase(key);
 }
 
-void Workflow::cancel_other(std::string id, Where where) { instance_.cancel_other(id, where); }
+void Workflow::cancel_other(const std::string& id, Where where) {
+  instance_.cancel_other(id, where);
+}
 
 void Workflow::call_activity(const std::shared_ptr<workflow::Call>& call,
-                             workflow::ActivityCall what, Where where) {
+                             const workflow::ActivityCall& what, Where where) {
   instance_.call_activity(call, what, where);
 }
 
-void Workflow::run_local(const std::shared_ptr<workflow::Call>& call, workflow::ActivityCall what,
-                         Where where) {
+void Workflow::run_local(const std::shared_ptr<workflow::Call>& call,
+                         const workflow::ActivityCall& what, Where where) {
   instance_.run_local(call, what, where);
 }
 
@@ -94,7 +96,7 @@ void Workflow::spawn_fiber(const std::shared_ptr<workflow::Call>& call, Task<voi
   instance_.spawn(call, std::move(task), shielded);
 }
 
-void Workflow::await_event(const std::shared_ptr<workflow::Call>& call, std::string name,
+void Workflow::await_event(const std::shared_ptr<workflow::Call>& call, const std::string& name,
                            Where where) {
   instance_.await_event(call, name, where);
 }
@@ -104,16 +106,18 @@ Answering Workflow::answer_raw(std::string query, std::function<Bytes(std::strin
   return {instance_, std::move(query)};
 }
 
-void Workflow::start_child(const std::shared_ptr<workflow::Call>& call, workflow::ChildCall what,
-                           Where where) {
+void Workflow::start_child(const std::shared_ptr<workflow::Call>& call,
+                           const workflow::ChildCall& what, Where where) {
   instance_.start_child(call, what, where);
 }
 
-void Workflow::start_other(std::string label, std::string id, Bytes input, Where where) {
+void Workflow::start_other(const std::string& label, const std::string& id, Bytes input,
+                           Where where) {
   instance_.start_other(label, id, std::move(input), where);
 }
 
-void Workflow::send_event_raw(std::string id, std::string event, Bytes value, Where where) {
+void Workflow::send_event_raw(const std::string& id, const std::string& event, Bytes value,
+                              Where where) {
   instance_.send_event(id, event, std::move(value), where);
 }
 
@@ -132,8 +136,8 @@ Future<ContinuesAsNew> Workflow::continue_raw(Bytes input, std::optional<std::ui
   return Future<ContinuesAsNew>(std::make_shared<CallFor<ContinuesAsNew>>(instance_));
 }
 
-void Workflow::set_raw(std::string key, Bytes value) {
-  instance_.set(std::move(key), std::move(value));
+void Workflow::set_raw(const std::string& key, Bytes value) {
+  instance_.set(key, std::move(value));
 }
 
 std::optional<Bytes> Workflow::get_raw(const std::string& key) const {

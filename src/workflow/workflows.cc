@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -235,7 +236,7 @@ Result<void> apply_send(Store& store, Send send) {
 
 }  // namespace
 
-Result<void> Workflows::send_event_raw(std::string_view id, std::string event, Bytes value) {
+Result<void> Workflows::send_event_raw(std::string_view id, const std::string& event, Bytes value) {
   const auto record = find_record(*store_, id);
   if (!record) return std::unexpected(record.error());
   if (*record && has_ended((*record)->state)) return has_ended_already(id, **record);
@@ -253,7 +254,7 @@ Result<void> Workflows::cancel(std::string_view id, std::string reason) {
   return apply_send(*store_, std::move(send));
 }
 
-Result<Bytes> Workflows::query(std::string_view id, std::string query, Bytes input,
+Result<Bytes> Workflows::query(std::string_view id, const std::string& query, Bytes input,
                                Duration patience) {
   const auto record = find_running(*store_, id);
   if (!record) return std::unexpected(record.error());
@@ -273,7 +274,7 @@ Result<Bytes> Workflows::query(std::string_view id, std::string query, Bytes inp
     Transaction forget;
     forget.durability = Durability::async;
     forget.records.push_back(drop_record(answers_space, key));
-    static_cast<void>(store_->apply(forget));
+    std::ignore = store_->apply(forget);
     const std::string& text = (*answer)->value;
     constexpr std::string_view good = "value\n";
     if (text.starts_with(good)) return text.substr(good.size());

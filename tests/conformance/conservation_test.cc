@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "conformance/parts.h"
@@ -244,8 +245,7 @@ class Walk {
                           .delay = {},
                           .reason = "walk"});
     }
-    static_cast<void>(
-        store_.apply(together(settlement(lease, outcomes, static_cast<Then>(below(3))))));
+    std::ignore = store_.apply(together(settlement(lease, outcomes, static_cast<Then>(below(3)))));
   }
 
   void some_administration() {
@@ -263,7 +263,7 @@ class Walk {
         settings.retry_policy = static_cast<RetryPolicy>(below(2));
         settings.on_exhausted = static_cast<OnExhausted>(below(2));
         settings.on_expired = static_cast<OnExpired>(below(2));
-        settings.max_length = below(2) * 20;
+        settings.max_length = std::uint64_t{below(2)} * 20;
         return static_cast<void>(store_.apply(together(ConfigureQueue{some_queue(), settings})));
       }
     }

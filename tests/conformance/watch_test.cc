@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -341,7 +342,7 @@ TEST_P(StoreConformance, A_callback_may_call_the_store) {
     if (!leases || leases->empty()) return;
     const std::lock_guard lock(mutex);
     got = bodies(*leases);
-    static_cast<void>(store().apply(together(all_acked(leases->front()))));
+    std::ignore = store().apply(together(all_acked(leases->front())));
     call();
   });
   enqueue("orders", key("7"), "a");

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -94,7 +95,7 @@ class Crash : public ::testing::TestWithParam<Where> {
     for (std::size_t i = 0; i < std::min<std::size_t>(wrong.size(), 10); ++i)
       ADD_FAILURE() << wrong[i];
     clock->advance(11s);
-    static_cast<void>((*store)->stats("in"));
+    std::ignore = (*store)->stats("in");
     store->reset();
 
     const auto backend = store::open_backend(url(), {});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "differential/workload.h"
@@ -40,7 +41,7 @@ void Workload::configure() {
       if (!there.contains(queue_names().at(i))) queue = queue_names().at(i);
     }
   }
-  administer(ConfigureQueue{queue, draw_queue_settings()});
+  std::ignore = administer(ConfigureQueue{queue, draw_queue_settings()});
 }
 
 void Workload::administer() {
@@ -48,31 +49,31 @@ void Workload::administer() {
   switch (random_.below(12)) {
     case 0:
     case 1:
-      administer(PauseQueue{queue});
+      std::ignore = administer(PauseQueue{queue});
       return;
     case 2:
     case 3:
     case 4:
-      administer(ResumeQueue{queue});
+      std::ignore = administer(ResumeQueue{queue});
       return;
     case 5:
-      administer(PurgeQueue{queue, std::nullopt});
+      std::ignore = administer(PurgeQueue{queue, std::nullopt});
       return;
     case 6:
     case 7:
-      administer(PurgeQueue{queue, draw_key()});
+      std::ignore = administer(PurgeQueue{queue, draw_key()});
       return;
     case 8:
-      administer(RemoveQueue{queue, random_.one_in(2)});
+      std::ignore = administer(RemoveQueue{queue, random_.one_in(2)});
       return;
     case 9:
-      administer(Unsubscribe{queue});
+      std::ignore = administer(Unsubscribe{queue});
       return;
     case 10:
-      administer(ResumeLane{queue, draw_key(), std::nullopt});
+      std::ignore = administer(ResumeLane{queue, draw_key(), std::nullopt});
       return;
     default:
-      administer(ConfigureQueue{queue, draw_queue_settings()});
+      std::ignore = administer(ConfigureQueue{queue, draw_queue_settings()});
       return;
   }
 }
@@ -104,7 +105,7 @@ void Workload::drop_dead() {
   const std::string queue = draw_queue();
   std::vector<MessageId> ids = some_dead(queue);
   if (ids.empty()) return settle();
-  administer(DropDead{queue, std::move(ids)});
+  std::ignore = administer(DropDead{queue, std::move(ids)});
 }
 
 void Workload::resume_lane() {
@@ -113,21 +114,21 @@ void Workload::resume_lane() {
   if (!parked || parked->items.empty()) return settle();
   const PeekedMessage message = random_.pick(parked->items);
   if (message.key) {
-    administer(ResumeLane{queue, message.key, std::nullopt});
+    std::ignore = administer(ResumeLane{queue, message.key, std::nullopt});
   } else {
-    administer(ResumeLane{queue, std::nullopt, message.id});
+    std::ignore = administer(ResumeLane{queue, std::nullopt, message.id});
   }
 }
 
 void Workload::subscribe() {
   Subscribe subscribe{.queue = draw_queue(), .pattern = draw_pattern(), .from = {}};
-  if (random_.one_in(2)) administer(Unsubscribe{subscribe.queue});
+  if (random_.one_in(2)) std::ignore = administer(Unsubscribe{subscribe.queue});
   if (!random_.one_in(3)) subscribe.from = stores_.now() - 20 * draw_wait();
-  administer(subscribe);
+  std::ignore = administer(subscribe);
 }
 
 void Workload::configure_topic() {
-  administer(ConfigureTopic{draw_topic(), TopicSettings{draw_wait() * 20}});
+  std::ignore = administer(ConfigureTopic{draw_topic(), TopicSettings{draw_wait() * 20}});
 }
 
 void Workload::advance() {

@@ -1,6 +1,7 @@
 // Leases, pulls, renewals, outcomes, turns of workflows.
 
 #include <algorithm>
+#include <tuple>
 
 #include "differential/workload.h"
 
@@ -147,7 +148,7 @@ void Workload::pull() {
     transaction.sends.push_back(draw_send());
     transaction.sends.back().queue = held->queue;
     transaction.sends.back().key = held->key;
-    submit(transaction);
+    std::ignore = submit(transaction);
   }
   Cursor cursor = held->cursor;
   const bool before = random_.one_in(3) && !held->old_cursors.empty();
@@ -265,7 +266,7 @@ void Workload::settle() {
   Transaction transaction = draw_settling();
   if (transaction.settles.empty()) return;
   mix_in(transaction);
-  submit(transaction);
+  std::ignore = submit(transaction);
 }
 
 void Workload::settled(const Settle& settle) {
@@ -338,7 +339,7 @@ void Workload::turn() {
   }
   if (!random_.one_in(3)) transaction.settles.push_back(draw_settle(*held));
   mix_in(transaction);
-  submit(transaction);
+  std::ignore = submit(transaction);
 }
 
 }  // namespace strand::differential

@@ -1,5 +1,7 @@
 // Requests that must be refused, each for one reason, with the same code by both stores.
 
+#include <tuple>
+
 #include "differential/workload.h"
 
 namespace strand::differential {
@@ -103,7 +105,7 @@ void Workload::bad_send() {
       bad.dedup_id = "";
       break;
   }
-  stores_.apply(transaction);
+  std::ignore = stores_.apply(transaction);
 }
 
 // Names messages that the lease does not carry, one of them twice, or a lease twice; says too much.
@@ -139,7 +141,7 @@ void Workload::bad_settle() {
       break;
   }
   transaction.settles.push_back(settle);
-  submit(transaction);
+  std::ignore = submit(transaction);
 }
 
 // Ids that are too old, from the future, already given up, or impossible.
@@ -166,7 +168,7 @@ void Workload::bad_id() {
       break;
   }
   transaction.id = id;
-  stores_.apply(transaction);
+  std::ignore = stores_.apply(transaction);
 }
 
 // Old tokens, forged ones, and one of another store.
@@ -191,7 +193,7 @@ void Workload::bad_token() {
   Transaction transaction;
   switch (random_.below(7)) {
     case 0:
-      stores_.pull(token, Cursor{1}, {});
+      std::ignore = stores_.pull(token, Cursor{1}, {});
       return;
     case 1:
       stores_.renew({token}, milliseconds{5000});
@@ -211,7 +213,7 @@ void Workload::bad_token() {
       break;
   }
   if (random_.one_in(2)) transaction.sends.push_back(draw_send());
-  submit(transaction);
+  std::ignore = submit(transaction);
 }
 
 void Workload::bad_request() {
@@ -247,13 +249,13 @@ void Workload::bad_request() {
       if (held != nullptr) stores_.renew({held->token}, milliseconds{0});
       return;
     case 9:
-      if (held != nullptr) stores_.pull(held->token, held->cursor, {.messages = 0});
+      if (held != nullptr) std::ignore = stores_.pull(held->token, held->cursor, {.messages = 0});
       return;
     default:
       request.queue = "nowhere";
       break;
   }
-  stores_.lease(request);
+  std::ignore = stores_.lease(request);
 }
 
 void Workload::bad_administration() {
@@ -261,36 +263,36 @@ void Workload::bad_administration() {
   QueueSettings settings = draw_queue_settings();
   switch (random_.below(10)) {
     case 0:
-      administer(PauseQueue{"nowhere"});
+      std::ignore = administer(PauseQueue{"nowhere"});
       return;
     case 1:
-      administer(ResumeLane{queue, std::nullopt, nobodys});
+      std::ignore = administer(ResumeLane{queue, std::nullopt, nobodys});
       return;
     case 2:
-      administer(ResumeLane{queue, std::nullopt, std::nullopt});
+      std::ignore = administer(ResumeLane{queue, std::nullopt, std::nullopt});
       return;
     case 3:
-      administer(Redrive{queue, {nobodys}, std::nullopt});
+      std::ignore = administer(Redrive{queue, {nobodys}, std::nullopt});
       return;
     case 4:
-      administer(DropDead{queue, {nobodys}});
+      std::ignore = administer(DropDead{queue, {nobodys}});
       return;
     case 5:
-      administer(Subscribe{queue, "a.#.b", std::nullopt});
+      std::ignore = administer(Subscribe{queue, "a.#.b", std::nullopt});
       return;
     case 6:
       settings.backoff_jitter_percent = 101;
-      administer(ConfigureQueue{queue, settings});
+      std::ignore = administer(ConfigureQueue{queue, settings});
       return;
     case 7:
       settings.lease = milliseconds{0};
-      administer(ConfigureQueue{queue, settings});
+      std::ignore = administer(ConfigureQueue{queue, settings});
       return;
     case 8:
-      administer(RemoveQueue{"nowhere", true});
+      std::ignore = administer(RemoveQueue{"nowhere", true});
       return;
     default:
-      administer(ConfigureTopic{"a.*", TopicSettings{milliseconds{5}}});
+      std::ignore = administer(ConfigureTopic{"a.*", TopicSettings{milliseconds{5}}});
       return;
   }
 }
@@ -299,31 +301,31 @@ void Workload::bad_read() {
   const std::string queue = draw_queue();
   switch (random_.below(9)) {
     case 0:
-      stores_.stats("nowhere");
+      std::ignore = stores_.stats("nowhere");
       return;
     case 1:
-      stores_.peek({.queue = "nowhere"});
+      std::ignore = stores_.peek({.queue = "nowhere"});
       return;
     case 2:
-      stores_.peek({.queue = queue, .limit = 0});
+      std::ignore = stores_.peek({.queue = queue, .limit = 0});
       return;
     case 3:
-      stores_.peek({.queue = queue, .key = draw_key(), .after = nobodys});
+      std::ignore = stores_.peek({.queue = queue, .key = draw_key(), .after = nobodys});
       return;
     case 4:
-      stores_.dead_letters({.queue = queue, .limit = plan_.limits.page_max + 1});
+      std::ignore = stores_.dead_letters({.queue = queue, .limit = plan_.limits.page_max + 1});
       return;
     case 5:
-      stores_.dead_letters({.queue = "nowhere"});
+      std::ignore = stores_.dead_letters({.queue = "nowhere"});
       return;
     case 6:
-      stores_.history({.queue = queue, .key = "nobody"});
+      std::ignore = stores_.history({.queue = queue, .key = "nobody"});
       return;
     case 7:
-      stores_.instances({.queue = "nowhere"});
+      std::ignore = stores_.instances({.queue = "nowhere"});
       return;
     default:
-      stores_.records({.space = "", .limit = 1});
+      std::ignore = stores_.records({.space = "", .limit = 1});
       return;
   }
 }

@@ -1,6 +1,7 @@
 #include "differential/lockstep.h"
 
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "differential/reasons.h"
@@ -72,7 +73,7 @@ void Lockstep::open() {
 void Lockstep::reopen() {
   // What is due happens before: otherwise it would depend on the threads of the stores whether a
   // lease has run out by now, or is open still and gets its grace.
-  static_cast<void>(queues());
+  std::ignore = queues();
   if (traced_) trace_.emplace_back("reopen");
   reference_.reset();
   other_.reset();

@@ -44,11 +44,15 @@ constexpr std::array<Kind, act_count> kinds = {{
     {.name = "reopen", .weight = 2},
 }};
 
-Act draw_act(Random& random, const Traits& traits) {
+constexpr std::uint64_t weight_of_all = [] {
   std::uint64_t sum = 0;
   for (const Kind& kind : kinds)
     sum += kind.weight;
-  std::uint64_t drawn = random.below(sum);
+  return sum;
+}();
+
+Act draw_act(Random& random, const Traits& traits) {
+  std::uint64_t drawn = random.below(weight_of_all);
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const Act act = static_cast<Act>(i);
     if (drawn < kinds.at(i).weight) {

@@ -76,7 +76,7 @@ struct Plan {
   // The numbers of the steps that are left, from 1: "1,4,17".
   [[nodiscard]] std::string kept_steps() const;
   // Leaves out all others.
-  void keep_only(std::string_view steps);
+  void keep_only(std::string_view wanted);
 };
 
 }  // namespace strand::differential

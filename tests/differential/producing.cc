@@ -1,5 +1,6 @@
 // Sends, publications, cancels and records, and how transactions are put together.
 
+#include <tuple>
 #include <utility>
 
 #include "differential/workload.h"
@@ -144,7 +145,7 @@ void Workload::send() {
   for (std::int64_t n = random_.between(1, 4); n > 0; --n)
     transaction.sends.push_back(draw_send());
   mix_in(transaction);
-  submit(transaction);
+  std::ignore = submit(transaction);
 }
 
 void Workload::publish() {
@@ -152,7 +153,7 @@ void Workload::publish() {
   for (std::int64_t n = random_.between(1, 2); n > 0; --n)
     transaction.publishes.push_back(draw_publish());
   mix_in(transaction);
-  submit(transaction);
+  std::ignore = submit(transaction);
 }
 
 void Workload::cancel() {
@@ -170,14 +171,14 @@ void Workload::cancel() {
         {.queue = std::move(queue), .name = std::move(name), .quiet = random_.one_in(2)});
   }
   mix_in(transaction);
-  submit(transaction);
+  std::ignore = submit(transaction);
 }
 
 void Workload::write_record() {
   Transaction transaction;
   for (std::int64_t n = random_.between(1, 3); n > 0; --n)
     transaction.records.push_back(draw_record());
-  submit(transaction);
+  std::ignore = submit(transaction);
 }
 
 void Workload::several() {

@@ -1,6 +1,7 @@
 // Reads of all kinds; the survey of all there is, and the drain at the end of a history.
 
 #include <string>
+#include <tuple>
 
 #include "differential/workload.h"
 #include "model/text.h"
@@ -17,12 +18,12 @@ void Workload::read() {
   const std::string queue = draw_queue();
   switch (random_.below(8)) {
     case 0:
-      stores_.stats(queue);
+      std::ignore = stores_.stats(queue);
       return;
     case 1:
-      stores_.queues();
-      stores_.subscriptions();
-      stores_.topics();
+      std::ignore = stores_.queues();
+      std::ignore = stores_.subscriptions();
+      std::ignore = stores_.topics();
       return;
     case 2:
       read_records();
@@ -62,21 +63,21 @@ void Workload::read_instances(const std::string& queue) {
   InstancesQuery query{.queue = queue, .open = {}, .after = {}, .limit = 2};
   if (random_.one_in(2)) query.open = random_.one_in(2);
   if (random_.one_in(3)) query.after = draw_key();
-  stores_.instances(query);
-  stores_.history({.queue = queue,
-                   .key = draw_key(),
-                   .execution = random_.below(4),
-                   .from = random_.below(4),
-                   .limit = static_cast<std::size_t>(random_.between(1, 5))});
+  std::ignore = stores_.instances(query);
+  std::ignore = stores_.history({.queue = queue,
+                                 .key = draw_key(),
+                                 .execution = random_.below(4),
+                                 .from = random_.below(4),
+                                 .limit = static_cast<std::size_t>(random_.between(1, 5))});
 }
 
 void Workload::read_records() {
   const std::string space = "s" + std::to_string(random_.below(2));
-  stores_.record(space, "r" + std::to_string(random_.below(4)));
-  stores_.records({.space = space,
-                   .prefix = random_.one_in(2) ? "r" : "",
-                   .after = random_.one_in(2) ? "r1" : "",
-                   .limit = static_cast<std::size_t>(random_.between(1, 3))});
+  std::ignore = stores_.record(space, "r" + std::to_string(random_.below(4)));
+  std::ignore = stores_.records({.space = space,
+                                 .prefix = random_.one_in(2) ? "r" : "",
+                                 .after = random_.one_in(2) ? "r1" : "",
+                                 .limit = static_cast<std::size_t>(random_.between(1, 3))});
 }
 
 // --- Everything ---
@@ -87,14 +88,14 @@ void Workload::survey() {
   if (!queues) return;
   for (const QueueInfo& info : *queues)
     survey_queue(info.name);
-  stores_.subscriptions();
-  stores_.topics();
+  std::ignore = stores_.subscriptions();
+  std::ignore = stores_.topics();
   for (const char* const space : {"s0", "s1"})
-    stores_.records({.space = space, .prefix = {}, .after = {}, .limit = page});
+    std::ignore = stores_.records({.space = space, .prefix = {}, .after = {}, .limit = page});
 }
 
 void Workload::survey_queue(const std::string& queue) {
-  stores_.stats(queue);
+  std::ignore = stores_.stats(queue);
   const auto peeked =
       stores_.peek({.queue = queue, .key = {}, .state = {}, .after = {}, .limit = page});
   std::set<std::string> keys;
@@ -108,7 +109,8 @@ void Workload::survey_queue(const std::string& queue) {
   }
   // Lane by lane as well: that is the order in which they will be leased.
   for (const std::string& key : keys)
-    stores_.peek({.queue = queue, .key = key, .state = {}, .after = {}, .limit = page});
+    std::ignore =
+        stores_.peek({.queue = queue, .key = key, .state = {}, .after = {}, .limit = page});
   const auto letters = stores_.dead_letters({.queue = queue, .after = {}, .limit = page});
   for (const DeadLetter& letter : letters->items) {
     count("seen dead letter");
@@ -124,7 +126,7 @@ void Workload::survey_instances(const std::string& queue) {
   for (const Execution& last : instances->items) {
     // Earlier executions may have been removed; that they have is compared too.
     for (std::uint64_t number = 1; number <= last.number; ++number) {
-      stores_.history(
+      std::ignore = stores_.history(
           {.queue = queue, .key = last.key, .execution = number, .from = 0, .limit = page});
     }
   }
@@ -168,7 +170,7 @@ void Workload::count_ends() {
 void Workload::resume_all(const std::string& queue) {
   Transaction resume;
   resume.admin = ResumeQueue{queue};
-  stores_.apply(resume);
+  std::ignore = stores_.apply(resume);
   const auto parked = stores_.peek(
       {.queue = queue, .key = {}, .state = MessageState::parked, .after = {}, .limit = page});
   std::set<std::string> keys;
@@ -179,7 +181,7 @@ void Workload::resume_all(const std::string& queue) {
     } else {
       resume.admin = ResumeLane{queue, std::nullopt, message.id};
     }
-    stores_.apply(resume);
+    std::ignore = stores_.apply(resume);
   }
 }
 
@@ -198,7 +200,7 @@ bool Workload::take_all(const std::string& queue) {
       const std::size_t operations = settle.outcomes.size() + 1;
       if (operations > plan_.limits.transaction_operations_max) settle.outcomes.resize(30);
       transaction.settles = {settle};
-      stores_.apply(transaction);
+      std::ignore = stores_.apply(transaction);
     }
   }
   return stores_.stats(queue)->live() == 0;

@@ -45,7 +45,7 @@ class Patient {
     const std::string damage = harm();
     look();
     for (std::string& wrong : trouble_)
-      wrong = damage + ": " + wrong;
+      wrong.insert(0, damage + ": ");
     return std::move(trouble_);
   }
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -92,7 +93,7 @@ class Life {
     PowerScript script(disk, {.cut_at = random_() % 40, .seed = random_()});
     {
       const ScriptedSystem system(kind_, script);
-      static_cast<void>(system.open(folder_.path()));
+      std::ignore = system.open(folder_.path());
     }
     disk.lose_power(random_);
   }

@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -142,7 +143,7 @@ std::vector<MessageId> dead_letters_of(QuietStore& store, std::string_view queue
     if (const auto name = engine::decode_dead_key(key)) ids.push_back(name->second);
     return true;
   };
-  static_cast<void>(store.backend().scan(Family::dead, **id, engine::behind_prefix(**id), read));
+  std::ignore = store.backend().scan(Family::dead, **id, engine::behind_prefix(**id), read);
   return ids;
 }
 
@@ -157,14 +158,14 @@ void trim(QuietStore& store, const engine::Grant& grant) {
   Transaction transaction;
   transaction.trim_histories.push_back(
       {.token = grant.token, .execution = last.number, .before = last.length});
-  static_cast<void>(store.apply(transaction));
+  std::ignore = store.apply(transaction);
 }
 
 // Everything that a store is there for. What a damaged one answers does not matter.
 void use(QuietStore& store) {
   for (const QueueInfo& queue : store.engine().queues()) {
-    static_cast<void>(store.engine().stats(queue.name));
-    static_cast<void>(store.engine().peek(all_of(queue.name)));
+    std::ignore = store.engine().stats(queue.name);
+    std::ignore = store.engine().peek(all_of(queue.name));
     LeaseRequest request = from(queue.name);
     request.lanes = 5;
     const auto grants = store.lease(request);
@@ -176,21 +177,21 @@ void use(QuietStore& store) {
         const auto kind = static_cast<Outcome::Kind>(outcomes.size() % 4);
         outcomes.push_back({.id = message.id, .kind = kind, .delay = std::nullopt, .reason = "r"});
       }
-      static_cast<void>(store.apply(settle(grant.token, std::move(outcomes))));
+      std::ignore = store.apply(settle(grant.token, std::move(outcomes)));
     }
   }
   for (const MessageId id : dead_letters_of(store, "orders"))
-    static_cast<void>(store.apply(administer(Redrive{"orders", {id}, std::nullopt})));
+    std::ignore = store.apply(administer(Redrive{"orders", {id}, std::nullopt}));
   for (const MessageId id : dead_letters_of(store, "full"))
-    static_cast<void>(store.apply(administer(DropDead{"full", {id}})));
-  static_cast<void>(store.apply(send("orders", "one more", "k1")));
+    std::ignore = store.apply(administer(DropDead{"full", {id}}));
+  std::ignore = store.apply(send("orders", "one more", "k1"));
   Publish message;
   message.topic = "events.a";
   Transaction publication;
   publication.publishes.push_back(message);
-  static_cast<void>(store.apply(publication));
-  static_cast<void>(store.apply(administer(PurgeQueue{.queue = "jobs", .key = std::nullopt})));
-  static_cast<void>(store.apply(administer(RemoveQueue{.queue = "flows", .force = true})));
+  std::ignore = store.apply(publication);
+  std::ignore = store.apply(administer(PurgeQueue{.queue = "jobs", .key = std::nullopt}));
+  std::ignore = store.apply(administer(RemoveQueue{.queue = "flows", .force = true}));
   if (store.now() < time_last) store.advance(24h);
 }
 

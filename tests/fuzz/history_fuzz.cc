@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <strand/history.h>
@@ -71,12 +72,12 @@ std::vector<HistoryEvent> read_events(std::string_view bytes) {
 }
 
 void run(std::string_view bytes) {
-  static_cast<void>(workflow::decode_record("id", bytes));
-  static_cast<void>(workflow::decode_saga(bytes));
-  static_cast<void>(workflow::decode_step(bytes));
-  static_cast<void>(workflow::parse_label(bytes));
+  std::ignore = workflow::decode_record("id", bytes);
+  std::ignore = workflow::decode_saga(bytes);
+  std::ignore = workflow::decode_step(bytes);
+  std::ignore = workflow::parse_label(bytes);
   const std::vector<HistoryEvent> events = read_events(bytes);
-  static_cast<void>(workflow::underway(events));
+  std::ignore = workflow::underway(events);
   NobodyOutside nobody;
   workflow::Instance instance(program.definition(), {.id = "id", .queue = "workflow"}, nobody);
   const auto replayed = instance.replay(events);

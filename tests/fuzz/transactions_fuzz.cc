@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -150,8 +151,8 @@ class Run {
     if (!grants) return;
     histories(*grants, request);
     for (engine::Grant& grant : *grants) {
-      if (draw_.rarely()) static_cast<void>(store_.pull(grant.token, grant.cursor));
-      if (draw_.rarely()) static_cast<void>(store_.renew(grant.token, draw_.duration()));
+      if (draw_.rarely()) std::ignore = store_.pull(grant.token, grant.cursor);
+      if (draw_.rarely()) std::ignore = store_.renew(grant.token, draw_.duration());
       grants_.push_back(std::move(grant));
     }
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <ranges>
 #include <set>
 
 #include "model/evidence.h"
@@ -40,8 +41,7 @@ class Replay {
   void check_handovers() {
     Stamp taken = Stamp::max();  // when the first of the later leases was known to be granted
     const Tenure* next = nullptr;
-    for (auto it = tenures_.rbegin(); it != tenures_.rend(); ++it) {
-      const Tenure& tenure = it->second;
+    for (const auto& [epoch, tenure] : tenures_ | std::views::reverse) {
       for (const Step& step : tenure.steps) {
         if (call_of(step).begin > taken) check_late(tenure, step);
       }

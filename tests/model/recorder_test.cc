@@ -79,7 +79,7 @@ class RecorderTest : public ::testing::Test {
     log_.add(leased);
   }
 
-  void settle(std::uint64_t epoch, std::vector<std::pair<std::uint64_t, Kind>> outcomes,
+  void settle(std::uint64_t epoch, const std::vector<std::pair<std::uint64_t, Kind>>& outcomes,
               std::optional<Errc> error = {}, Duration delay = {}) {
     Recorder::Applied applied{.call = next()};
     Settle& settle = applied.transaction.settles.emplace_back();

@@ -146,7 +146,7 @@ Published State::publish(const Publish& publish, const Published* seen) {
   }
   const auto topic = topics_.find(publish.topic);
   if (topic != topics_.end() && topic->second.retain.count() > 0) {
-    retained_.push_back({publish.topic, publish, now_});
+    retained_.push_back({publish.topic, static_cast<const Content&>(publish), now_});
   }
   std::vector<std::string> subscribers;
   for (const auto& [name, queue] : queues_) {

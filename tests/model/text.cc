@@ -387,11 +387,12 @@ std::string text(const DeadLetter& letter) {
   return out;
 }
 
-std::string text(const Execution& x) {
-  return quote(x.queue) + "/" + quote(x.key) + " execution=" + number(x.number) +
-         " length=" + number(x.length) + " first=" + number(x.first) + " label=" + quote(x.label) +
-         maybe_quoted("outcome", x.outcome) + " opened" + text(x.opened_at) + " updated" +
-         text(x.updated_at);
+std::string text(const Execution& execution) {
+  return quote(execution.queue) + "/" + quote(execution.key) +
+         " execution=" + number(execution.number) + " length=" + number(execution.length) +
+         " first=" + number(execution.first) + " label=" + quote(execution.label) +
+         maybe_quoted("outcome", execution.outcome) + " opened" + text(execution.opened_at) +
+         " updated" + text(execution.updated_at);
 }
 
 std::string text(const History& history) {

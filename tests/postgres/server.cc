@@ -253,7 +253,7 @@ void TestServer::copy(TestServer& primary) {
             "--checkpoint=fast", "--wal-method=stream", "--dbname=" + address},
            folder_.path() / "tool.log");
   const fs::path mark = data() / "standby.signal";
-  std::ofstream{mark};
+  std::ofstream(mark).close();
   own(mark);
   options_.settings.emplace("primary_conninfo", address);
   write_settings();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -136,7 +137,7 @@ TEST_F(ConsumerInstances, A_handler_may_change_the_length_of_its_lease) {
   dead = true;
   clock_->advance(4s);
   // It has run out, and the consumer itself, or whoever asks first, gets the message anew.
-  static_cast<void>(store_->lease({.queue = "q"}));
+  std::ignore = store_->lease({.queue = "q"});
   EXPECT_EQ(store_->peek({.queue = "q"}).value().items.at(0).attempts, 1);
   go_on.open();
   consumer->stop();
@@ -155,9 +156,9 @@ TEST_F(ConsumerInstances, The_length_of_a_lease_holds_for_its_renewals) {
   });
   shortened.wait();
   renewals_.wait_for(1);
-  for (int i = 0; i < 10; ++i) {
+  for (std::size_t renewals = 2; renewals < 12; ++renewals) {
     clock_->advance(2s);
-    renewals_.wait_for(static_cast<std::size_t>(2 + i));
+    renewals_.wait_for(renewals);
   }
   EXPECT_TRUE(store_->lease({.queue = "q"}).value().empty());
   go_on.open();

@@ -99,7 +99,7 @@ void World::check_durable(const Transaction& transaction, const Receipt& receipt
                 [&] { return "answered before it was synced: " + model::text(transaction); });
 }
 
-void World::apply(const Transaction& transaction, Reply<Receipt> reply) {
+void World::apply(const Transaction& transaction, const Reply<Receipt>& reply) {
   Job job;
   job.needs_all_written = engine::Engine::needs_all_written(transaction);
   job.refuse = [this, reply](const Error& error) {
@@ -134,7 +134,7 @@ void World::apply(const Transaction& transaction, Reply<Receipt> reply) {
   submit(std::move(job));
 }
 
-void World::lease(const LeaseRequest& request, Reply<std::vector<Lease>> reply) {
+void World::lease(const LeaseRequest& request, const Reply<std::vector<Lease>>& reply) {
   using Leases = std::vector<Lease>;
   Job job;
   job.refuse = [this, reply](const Error& error) {
@@ -171,7 +171,7 @@ void World::lease(const LeaseRequest& request, Reply<std::vector<Lease>> reply) 
   submit(std::move(job));
 }
 
-void World::pull(const Token& token, Cursor cursor, PullLimits limits, Reply<Pulled> reply) {
+void World::pull(const Token& token, Cursor cursor, PullLimits limits, const Reply<Pulled>& reply) {
   Job job;
   job.refuse = [this, reply](const Error& error) {
     deliver<Pulled>(reply, std::unexpected(error));
@@ -207,7 +207,7 @@ void World::pull(const Token& token, Cursor cursor, PullLimits limits, Reply<Pul
   submit(std::move(job));
 }
 
-void World::renew(const Token& token, Duration lease, Reply<Time> reply) {
+void World::renew(const Token& token, Duration lease, const Reply<Time>& reply) {
   Job job;
   job.refuse = [this, reply](const Error& error) { deliver<Time>(reply, std::unexpected(error)); };
   job.run = [this, token, lease, reply] {
@@ -256,7 +256,7 @@ void World::read_lists() {
   pump();
 }
 
-void World::read_peek(const PeekQuery& query, Reply<Page<PeekedMessage>> reply) {
+void World::read_peek(const PeekQuery& query, const Reply<Page<PeekedMessage>>& reply) {
   using Peeked = Page<PeekedMessage>;
   if (!serves()) return;
   catch_up();

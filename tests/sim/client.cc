@@ -115,7 +115,7 @@ void Client::act() {
   }
 }
 
-void Client::submit(Transaction transaction, World::Reply<Receipt> reply) {
+void Client::submit(Transaction transaction, const World::Reply<Receipt>& reply) {
   if (random_.one_in(3)) transaction.durability = Durability::async;
   if (random_.one_in(2)) {
     TransactionId id;

@@ -74,7 +74,7 @@ class Client {
   void bad_request();
 
   // Gives the transaction an id and a durability, applies it, remembers it for repeats.
-  void submit(Transaction transaction, World::Reply<Receipt> reply = {});
+  void submit(Transaction transaction, const World::Reply<Receipt>& reply = {});
   void ask(const LeaseRequest& request);
   void got_leases(const std::vector<Lease>& leases);
   void got_receipt(const Transaction& transaction, const Result<Receipt>& result);
@@ -106,7 +106,7 @@ class Client {
     waits_ = true;
     patience_ = random_.below(6) + 1;
     const std::uint64_t call = ++call_;
-    return [this, call, done](const Result<T>& result) {
+    return [this, call, done = std::move(done)](const Result<T>& result) {
       if (call == call_) waits_ = false;
       done(result);
     };

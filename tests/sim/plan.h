@@ -65,10 +65,10 @@ struct Plan {
 
   std::uint64_t seed;
   // These make a run smaller without changing the rest of it.
-  std::uint64_t steps_max;                 // so many calls before the faults are switched off
-  std::array<bool, fault_count> faults;    // false: never
-  std::array<bool, action_count> actions;  // false: never
-  std::vector<bool> clients;               // false: not there
+  std::uint64_t steps_max;                      // so many calls before the faults are switched off
+  std::array<bool, fault_count> faults = {};    // false: never
+  std::array<bool, action_count> actions = {};  // false: never
+  std::vector<bool> clients;                    // false: not there
 
   // Drawn from the seed.
   std::array<std::uint64_t, fault_count> rates{};  // in 1,000

@@ -42,17 +42,17 @@ class World {
 
   // --- Calls of clients (calls.cc) ---
 
-  void apply(const Transaction& transaction, Reply<Receipt> reply);
-  void lease(const LeaseRequest& request, Reply<std::vector<Lease>> reply);
-  void pull(const Token& token, Cursor cursor, PullLimits limits, Reply<Pulled> reply);
-  void renew(const Token& token, Duration lease, Reply<Time> reply);
+  void apply(const Transaction& transaction, const Reply<Receipt>& reply);
+  void lease(const LeaseRequest& request, const Reply<std::vector<Lease>>& reply);
+  void pull(const Token& token, Cursor cursor, PullLimits limits, const Reply<Pulled>& reply);
+  void renew(const Token& token, Duration lease, const Reply<Time>& reply);
 
   // --- Reads, compared with the model at once (reads.cc) ---
 
   void read_stats(const std::string& queue);
   void read_current(const Token& token);
   void read_lists();
-  void read_peek(const PeekQuery& query, Reply<Page<PeekedMessage>> reply);
+  void read_peek(const PeekQuery& query, const Reply<Page<PeekedMessage>>& reply);
   void read_dead_letters(const DeadLettersQuery& query, const Reply<Page<DeadLetter>>& reply);
   void read_history(const HistoryQuery& query);
   void read_instances(const InstancesQuery& query);

@@ -164,8 +164,8 @@ class Producer {
     std::vector<Transaction> several;
     for (int i = 0; i < 3; ++i)
       several.push_back(transaction());
-    for (auto& answer : client_.apply(several))
-      confirm(std::move(answer));
+    for (const auto& answer : client_.apply(several))
+      confirm(answer);
   }
 
   void cancel_one() {

@@ -355,8 +355,7 @@ TEST(Json, What_is_not_JSON_is_refused) {
                                       "\"\xff\"",
                                       "\"\xc0\x80\"",
                                       "\"\xed\xa0\x80\"",
-                                      "\xef\xbb\xbf"
-                                      "1",
+                                      "\ufeff1",
                                       "{\"a\"}",
                                       "{:1}",
                                       "[,]",

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -244,7 +245,7 @@ TEST(SqliteBackend, A_value_that_is_none_is_not_written) {
   const auto backend = opened(folder / "store");
   MutationBatch batch;
   batch.put(Family::message, engine::number_key(1), "no message");
-  EXPECT_DEATH(static_cast<void>(backend->write(batch, Durability::async)), "can read");
+  EXPECT_DEATH(std::ignore = backend->write(batch, Durability::async), "can read");
 }
 
 // A body that is gone means that its message is, so that no read may go back behind an earlier one.

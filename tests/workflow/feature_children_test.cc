@@ -22,7 +22,7 @@ const WorkflowType<std::string()> sleeping{"sleeping", [](Workflow& wf) -> Task<
 
 // A parent that waits for a child of its own id "a/child", and says how that failed.
 WorkflowType<std::string()> parent_of(const WorkflowType<std::string()>& type,
-                                      ChildOptions options = {}) {
+                                      const ChildOptions& options = {}) {
   return {"parent", [type, options](Workflow& wf) -> Task<std::string> {
             try {
               co_return co_await wf.child(type, options);

@@ -48,7 +48,7 @@ class Agent {
   int refunds_failing = 0;
   Names notes;
 
-  void add_to(WorkflowTest& env) {
+  void add_to(WorkflowTest& env) const {
     for (const AnyActivity& activity :
          {AnyActivity(reserve), AnyActivity(release), AnyActivity(charge), AnyActivity(refund),
           AnyActivity(ship), AnyActivity(unship)}) {
@@ -63,7 +63,7 @@ class Agent {
 // Three steps, and what a test wants to happen behind them.
 WorkflowType<std::string()> trip(Agent& agent,
                                  std::function<Task<void>(Workflow&, Saga&)> then = {},
-                                 SagaOptions options = {}) {
+                                 const SagaOptions& options = {}) {
   return {"trip", [&agent, then, options](Workflow& wf) -> Task<std::string> {
             Saga saga{wf, options};
             const Hold hold = co_await saga.step(agent.reserve, 1, agent.release);
@@ -219,7 +219,8 @@ TEST_P(WorkflowDetail, An_exception_that_is_caught_inside_undoes_nothing) {
     try {
       co_await wf.sleep(1h);
       throw std::runtime_error("caught");
-    } catch (const std::runtime_error&) {
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "caught");
     }
     co_await wf.sleep(1h);
   });
@@ -380,7 +381,8 @@ WorkflowType<int()> beside(Agent& agent, const Activity<int(int)>& slow) {
             try {
               co_await wf.all_of(Others::keep, saga.step(slow, 5, agent.unship),
                                  saga.step(agent.ship, 6, agent.unship));
-            } catch (const ActivityError&) {
+            } catch (const ActivityError& error) {
+              EXPECT_EQ(error.type(), "lost");
             }
             co_await wf.sleep(100h);
             co_return 1;

@@ -331,7 +331,7 @@ TEST_P(WorkflowDetail, Patches_have_answers_of_their_own) {
 }
 
 TEST_P(WorkflowDetail, Options_of_an_activity_may_change_while_instances_run) {
-  const auto type = [](ActivityOptions options) {
+  const auto type = [](const ActivityOptions& options) {
     return WorkflowType<int()>{"options", [options](Workflow& wf) -> Task<int> {
                                  const Activity<int()> work{"work", options};
                                  const int first = co_await wf.call(work);

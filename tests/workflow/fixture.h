@@ -113,8 +113,8 @@ class WorkflowFeature : public ::testing::TestWithParam<Way> {
   // How many events of that kind.
   std::size_t count(const std::string& id, EventKind kind);
   template <Sendable T>
-  void send_event(const std::string& id, std::string event, const T& value) {
-    const auto sent = workflows().send_event(id, std::move(event), value);
+  void send_event(const std::string& id, const std::string& event, const T& value) {
+    const auto sent = workflows().send_event(id, event, value);
     ASSERT_TRUE(Answer(sent));
   }
   // The value that a key of the state has, for those who look from outside; "none" without one.

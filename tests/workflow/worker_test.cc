@@ -241,7 +241,7 @@ TEST_F(Workers, An_activity_whose_worker_dies_is_done_by_another_and_then_given_
 // multi_runtime_tag_isolation, tag_round_trip_preservation
 TEST_F(Workers, Special_work_is_done_by_special_workers) {
   Notes<std::string> notes;
-  const auto by = [&](std::string who) {
+  const auto by = [&](const std::string& who) {
     return Activity<int()>{"render", [&notes, who](ActivityContext&) {
                              notes.add(who);
                              return 1;

@@ -79,9 +79,8 @@ Task<std::string> run_first(Workflow& wf, NodePointer node, unsigned depth) {
   for (const NodePointer& part : node->parts)
     futures.push_back(wf.spawn(run(wf, part, depth)));
   const auto others = node->number % 2 == 1 ? Others::keep : Others::cancel;
-  const std::vector<Future<std::string>> kept = futures;
-  const std::size_t first = co_await wf.first_of(std::move(futures), others);
-  co_return std::to_string(first) + co_await kept[first];
+  const std::size_t first = co_await wf.first_of(futures, others);
+  co_return std::to_string(first) + co_await futures[first];
 }
 
 Task<std::string> run_attempt(Workflow& wf, NodePointer node, unsigned depth) {

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <tuple>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include <strand/history.h>
 
@@ -232,10 +235,10 @@ void World::client_does_something() {
   const std::string id = "i" + std::to_string(random_.below(3));
   switch (random_.below(12)) {
     case 0:
-      static_cast<void>(workflows_->cancel(id, "by chance"));
+      std::ignore = workflows_->cancel(id, "by chance");
       break;
     case 1:
-      if (random_.one_in(6)) static_cast<void>(workflows_->terminate(id, "by chance"));
+      if (random_.one_in(6)) std::ignore = workflows_->terminate(id, "by chance");
       break;
     case 2:
       if (random_.one_in(6)) {
@@ -244,12 +247,12 @@ void World::client_does_something() {
         again.id = id;
         again.input = std::to_string(random_.below(1'000'000)) + " 1 1";
         again.if_exists = random_.one_in(2) ? IfExists::replace : IfExists::reuse;
-        static_cast<void>(workflows_->start(again));
+        std::ignore = workflows_->start(again);
       }
       break;
     default:
-      static_cast<void>(
-          workflows_->send_event(id, "e" + std::to_string(random_.below(3)), std::string("hello")));
+      std::ignore =
+          workflows_->send_event(id, "e" + std::to_string(random_.below(3)), std::string("hello"));
       break;
   }
 }
@@ -305,7 +308,7 @@ void World::resume_parked() {
   for (const InstanceInfo& info : instances()) {
     if (has_ended(info.state)) continue;
     const auto seen = workflows_->get(info.id);
-    if (seen && seen->parked) static_cast<void>(workflows_->resume(info.id));
+    if (seen && seen->parked) std::ignore = workflows_->resume(info.id);
   }
 }
 
@@ -313,7 +316,7 @@ void World::send_events() {
   for (const InstanceInfo& info : instances()) {
     if (has_ended(info.state)) continue;
     for (const char* name : {"e0", "e1", "e2"})
-      static_cast<void>(workflows_->send_event(info.id, name, std::string("at last")));
+      std::ignore = workflows_->send_event(info.id, name, std::string("at last"));
   }
 }
 
@@ -419,7 +422,7 @@ void World::check_sagas(const std::string& id, bool ended_by_force, std::uint64_
     if (undone && done != reversed) {
       std::string steps;
       for (const SagaStep& each : saga.steps)
-        steps += "\n    " + each.name + " " + each.data + " " + std::string(to_string(each.status));
+        steps += fmt::format("\n    {} {} {}", each.name, each.data, to_string(each.status));
       complain("a saga of " + id + " was not undone in reverse:" + steps);
     }
     // Only what was ended by force may leave a saga as it was.

@@ -1,5 +1,6 @@
 #include "cli/bench/bench_place.h"
 
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,10 +46,10 @@ Result<std::unique_ptr<BenchPlace>> BenchPlace::find(Options options) {
 BenchPlace::~BenchPlace() {
   if (!conninfo_.empty() && !options_.keep) {
     if (const auto connection = postgres::Connection::open(conninfo_)) {
-      static_cast<void>(
+      std::ignore =
           (*connection)
               ->script(fmt::format(
-                  "set client_min_messages = warning; drop schema if exists {} cascade", schema_)));
+                  "set client_min_messages = warning; drop schema if exists {} cascade", schema_));
     }
   }
   std::error_code ignored;

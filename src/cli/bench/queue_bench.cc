@@ -155,8 +155,8 @@ class QueueBench {
   Result<void> drain(Load& load);
   Result<void> cycle(Load& load);
   Result<void> compare_consumer(unsigned number);
-  Result<double> drain_bare(Load& load, std::uint64_t messages);
-  Result<double> drain_by_consumer(Load& load, std::uint64_t messages);
+  Result<double> drain_bare(Load& load, std::uint64_t messages) const;
+  Result<double> drain_by_consumer(Load& load, std::uint64_t messages) const;
   Result<void> remove_queue(const std::string& queue);
   std::vector<Worker>& workers(unsigned count);
   [[nodiscard]] Duration slice() const { return options_.duration / rounds; }
@@ -398,7 +398,7 @@ Result<void> QueueBench::cycle(Load& load) {
 // --- The consumer, beside a bare loop ---
 
 // Seconds.
-Result<double> QueueBench::drain_bare(Load& load, std::uint64_t messages) {
+Result<double> QueueBench::drain_bare(Load& load, std::uint64_t messages) const {
   std::atomic<std::uint64_t> left = messages;
   const auto begin = Stopwatch::now();
   std::vector<std::thread> threads;
@@ -421,7 +421,7 @@ Result<double> QueueBench::drain_bare(Load& load, std::uint64_t messages) {
   return seconds_since(begin);
 }
 
-Result<double> QueueBench::drain_by_consumer(Load& load, std::uint64_t messages) {
+Result<double> QueueBench::drain_by_consumer(Load& load, std::uint64_t messages) const {
   std::atomic<std::uint64_t> handled = 0;
   ConsumerOptions options;
   options.queues = {load.queue()};

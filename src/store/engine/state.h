@@ -123,7 +123,7 @@ class Engine::State {
   [[nodiscard]] Time now() const { return now_; }
   [[nodiscard]] CommitNumber loaded_commit() const { return loaded_commit_; }
 
-  [[nodiscard]] Result<QueueStats> stats(std::string_view queue) const;
+  [[nodiscard]] Result<QueueStats> stats(std::string_view name) const;
   [[nodiscard]] std::vector<QueueInfo> queues() const;
   [[nodiscard]] std::vector<Subscription> subscriptions() const;
   [[nodiscard]] std::vector<Topic> topics() const;

@@ -1,5 +1,7 @@
 #include "store/postgres/schema.h"
 
+#include <tuple>
+
 #include <fmt/format.h>
 
 #include "store/postgres/answers.h"
@@ -194,8 +196,8 @@ Result<MigrationReport> migrate(Connection& connection, const Location& location
     return report;
   };
   auto report = steps();
-  static_cast<void>(ask(connection, fmt::format("select pg_advisory_unlock({})", lock),
-                        "letting go of the lock"));
+  std::ignore =
+      ask(connection, fmt::format("select pg_advisory_unlock({})", lock), "letting go of the lock");
   return report;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <future>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -50,7 +51,7 @@ Upkeep::~Upkeep() {
   // The server would let go of the lock a little later by itself; whoever opens the store next
   // should not have to wonder.
   if (connection_ && connection_->usable()) {
-    static_cast<void>(connection_->run(Group{Statement{.sql = "select pg_advisory_unlock_all()"}}));
+    std::ignore = connection_->run(Group{Statement{.sql = "select pg_advisory_unlock_all()"}});
   }
 }
 

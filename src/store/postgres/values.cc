@@ -1,5 +1,6 @@
 #include "store/postgres/values.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>

@@ -158,7 +158,7 @@ Error describe(std::string_view doing, const ::rocksdb::Status& status) {
   filter_ = std::make_unique<GapFilter>();
   database.wal_filter = filter_.get();
   ::rocksdb::DB* db = nullptr;
-  const auto status =
+  auto status =
       way == Way::read_only
           ? ::rocksdb::DB::OpenForReadOnly(database, folder.native(), all_columns(budget),
                                            &columns_, &db)
@@ -171,7 +171,7 @@ Error describe(std::string_view doing, const ::rocksdb::Status& status) {
 ::rocksdb::Status Database::read_last_batch(const ::rocksdb::ReadOptions& options,
                                             std::uint64_t& batch) const {
   std::string number;
-  const auto found =
+  auto found =
       db_->Get(options, column(Column::small), {batch_key.data(), batch_key.size()}, &number);
   if (found.IsNotFound()) {
     batch = 0;

@@ -61,7 +61,7 @@ PageChecksums::File& PageChecksums::of(sqlite3_file* file) {
   return *reinterpret_cast<File*>(file);
 }
 
-PageChecksums::PageChecksums(std::string below)
+PageChecksums::PageChecksums(const std::string& below)
     : name_(next_name()),
       below_(sqlite3_vfs_find(below.empty() ? nullptr : below.c_str())),
       own_() {

@@ -18,7 +18,7 @@ namespace strand::sqlite {
 class PageChecksums {
  public:
   // `below` is the name of the other VFS; empty for SQLite's own.
-  explicit PageChecksums(std::string below);
+  explicit PageChecksums(const std::string& below);
   PageChecksums(const PageChecksums&) = delete;
   PageChecksums& operator=(const PageChecksums&) = delete;
   ~PageChecksums();
