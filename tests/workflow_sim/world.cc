@@ -422,8 +422,8 @@ void World::check_sagas(const std::string& id, bool ended_by_force, std::uint64_
     if (undone && done != reversed) {
       std::string steps;
       for (const SagaStep& each : saga.steps)
-        steps += fmt::format("\n    {} {} {}", each.name, each.data, to_string(each.status));
-      complain("a saga of " + id + " was not undone in reverse:" + steps);
+        steps += "\n    " + each.name + " " + each.data + " " + std::string(to_string(each.status));
+      complain(fmt::format("a saga of {} was not undone in reverse:{}", id, steps));
     }
     // Only what was ended by force may leave a saga as it was.
     if (!completed && !undone && !ended_by_force && saga.execution == last_execution) {
