@@ -64,7 +64,7 @@ class Consumer::Loop::RunningWork final : public Work {
     held_.park = own_park();
     held_.hint = own_hint();
     held_.keep = keep_;
-    held_.call = std::move(own_call());
+    if (own_call()) held_.call = std::move(own_call());  // not again, after a commit that failed
   }
 
   // What commit() has settled, if it was called.
@@ -112,8 +112,6 @@ void Consumer::Loop::start() {
 void Consumer::Loop::wait_idle() {
   Lock lock(mutex_);
   const std::uint64_t asked = ++idle_asked_;
-  for (const HeldPointer& held : kept_)
-    poke(held);
   lease_.notify_one();
   changed_.wait(lock, [&] { return stopping_ || idle_confirmed_ >= asked; });
 }

@@ -36,6 +36,12 @@ std::unique_ptr<Resident> InstanceCache::take(const std::string& id) {
   return resident;
 }
 
+bool InstanceCache::accepts(const Instance& instance) {
+  if (instance.length() <= options_.max_history_size) return true;
+  count(Eviction::size);
+  return false;
+}
+
 std::vector<std::string> InstanceCache::put(const std::string& id,
                                             std::unique_ptr<Resident> resident) {
   Places gone;  // destroyed outside the lock: their coroutines may do anything then
@@ -46,8 +52,7 @@ std::vector<std::string> InstanceCache::put(const std::string& id,
     if (before != by_id_.end()) move_out(before->second, gone);
     Place place{.id = id, .resident = std::move(resident), .used = clock_->monotonic()};
     place.bytes = place.resident->instance->bytes() + id.size() + sizeof(Place);
-    const bool too_large = place.resident->instance->length() > options_.max_history_size ||
-                           place.bytes > options_.max_memory;
+    const bool too_large = place.bytes > options_.max_memory;
     places_.push_front(std::move(place));
     bytes_ += places_.front().bytes;
     by_id_[id] = places_.begin();
@@ -94,12 +99,10 @@ bool InstanceCache::has(const Lease& lease) {
 
 void InstanceCache::clear() {
   Places gone;  // outlives the lock
-  {
-    const std::lock_guard lock(mutex_);
-    gone.swap(places_);
-    by_id_.clear();
-    bytes_ = 0;
-  }
+  const std::lock_guard lock(mutex_);
+  gone.swap(places_);
+  by_id_.clear();
+  bytes_ = 0;
 }
 
 std::size_t InstanceCache::size() const {

@@ -43,6 +43,8 @@ class InstanceCache {
 
   // Takes it out. It comes back when its turn is committed.
   std::unique_ptr<Resident> take(const std::string& id);
+  // Whether it may be put here, by the length of its history.
+  bool accepts(const Instance& instance);
   // Those that had to go for it, or itself if it is too large: nobody needs their lanes any more.
   std::vector<std::string> put(const std::string& id, std::unique_ptr<Resident> resident);
   // Whether one is here that would serve a lease.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 #include <utility>
+
+#include <xxhash.h>
 
 #include "workflow/records.h"
 #include "workflow/wire.h"
@@ -11,19 +14,8 @@ namespace strand::workflow {
 
 namespace {
 
-// A mix of both texts, in which every bit counts.
 std::uint64_t weight(std::string_view worker, std::string_view id) {
-  std::uint64_t x = 0xcbf29ce484222325U;
-  const auto take = [&](std::string_view text) {
-    for (const char c : text)
-      x = (x ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-    x ^= text.size() << 32U;
-  };
-  take(worker);
-  take(id);
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31U);
+  return XXH3_64bits_withSeed(id.data(), id.size(), XXH3_64bits(worker.data(), worker.size()));
 }
 
 }  // namespace
@@ -60,7 +52,7 @@ void Router::stop() {
   leave.durability = Durability::async;
   leave.records.push_back(drop_record(workers_space, owner_));
   // If that fails, the others find out by its silence.
-  static_cast<void>(store_.apply(leave));
+  std::ignore = store_.apply(leave);
 }
 
 void Router::run(Duration next) {
@@ -102,7 +94,7 @@ void Router::beat() {
     const std::lock_guard lock(mutex_);
     workers_ = std::move(alive);
   }
-  static_cast<void>(store_.apply(transaction));  // the next one may succeed
+  std::ignore = store_.apply(transaction);  // the next one may succeed
 }
 
 std::vector<std::string> Router::workers() const {

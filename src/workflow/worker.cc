@@ -218,11 +218,7 @@ class WorkflowWorker::Parts {
   bool keep(Work& work, TurnResult& result) {
     if (!options_.cache.enabled || !result.instance) return false;
     if (!result.left.empty()) return false;  // has decided so much that the rest comes again
-    const bool too_long = result.instance->length() > options_.cache.max_history_size;
-    if (too_long) {
-      cache_.count(Eviction::size);
-      return false;
-    }
+    if (!cache_.accepts(*result.instance)) return false;
     // A short history comes with the next lease, and is replayed sooner than it is kept in order.
     const bool keeps_lane = work.keep_lane();
     if (!keeps_lane && result.instance->length() <= brief_history) return false;
