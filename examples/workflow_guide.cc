@@ -469,6 +469,49 @@ void run() {
 
 }  // namespace outside
 
+// --- Checkpoints ---
+
+namespace checkpoints {
+
+const strand::Activity price{"price", [](int usage) { return 3 * usage; }};
+
+struct Bill {
+  int cents = 0;
+  int months = 0;
+};
+STRAND_JSON(Bill, cents, months)
+
+strand::Task<Bill> run_subscription(strand::Workflow& wf, std::string customer) {
+  Bill bill = wf.restored<Bill>().value_or(Bill{});  // what it had; nothing at first
+  while (true) {
+    co_await wf.checkpoint(bill);  // may begin again from here
+    const int usage = co_await wf.event<int>("usage of " + customer);
+    if (usage == 0) co_return bill;
+    bill.cents += co_await wf.call(price, usage);
+    ++bill.months;
+  }
+}
+const strand::WorkflowType subscription{"subscription", run_subscription};
+
+void run() {
+  strand::WorkflowTest test;
+  test.set_checkpoints({.when = {.every_events = 1}});
+  test.add(price);
+  test.add(subscription);
+  auto handle = test.workflows().start(subscription, "ada", "Ada").value();
+  for (int month = 0; month < 24; ++month) {
+    test.workflows().send_event("ada", "usage of Ada", 100).value();
+    test.run();
+  }
+  require(test.workflows().history("ada").value().first > 50, "old events are gone");
+  test.workflows().send_event("ada", "usage of Ada", 0).value();
+  test.run();
+  const Bill bill = handle.wait().value().value();
+  require(bill.cents == 7200 && bill.months == 24, "two years");
+}
+
+}  // namespace checkpoints
+
 // --- The rules ---
 
 namespace rules {
@@ -512,5 +555,6 @@ int main() {
   composition::run();
   versions::run();
   outside::run();
+  checkpoints::run();
   rules::run();
 }

@@ -32,7 +32,7 @@ class Call : public std::enable_shared_from_this<Call> {
   explicit Call(Instance& instance) : instance_(instance) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
-  virtual ~Call() = default;
+  virtual ~Call();
 
   [[nodiscard]] bool done() const { return done_; }
   [[nodiscard]] const std::exception_ptr& error() const { return error_; }
@@ -53,6 +53,9 @@ class Call : public std::enable_shared_from_this<Call> {
   // For a call that is made of others: one of them is done.
   std::function<void(std::size_t part)> on_part;
 
+  // Somebody knows how it ends, or will.
+  void claim();
+
   void fail(std::exception_ptr error);
   // Takes what came as its value.
   virtual void accept(std::string_view body) = 0;
@@ -67,6 +70,8 @@ class Call : public std::enable_shared_from_this<Call> {
   };
   Instance& instance_;
   bool done_ = false;
+  bool claimed_ = false;
+  bool unclaimed_ = false;  // it is done, and nobody has looked
   std::exception_ptr error_;
   std::vector<Waiter> waiters_;
   std::vector<std::function<void()>> observers_;
@@ -138,7 +143,10 @@ class [[nodiscard("await it, or keep it for later")]] Future {
  public:
   explicit Future(std::shared_ptr<workflow::CallFor<T>> call) : call_(std::move(call)) {}
 
-  [[nodiscard]] bool done() const { return call_->done(); }
+  [[nodiscard]] bool done() const {
+    if (call_->done()) call_->claim();
+    return call_->done();
+  }
   // Ends it, unless it has ended: an activity is taken from its queue, or told to stop; a timer is
   // dropped; a child (unless it is to be kept), or what was spawned, is cancelled. Awaiting it
   // throws Cancelled.
@@ -147,7 +155,10 @@ class [[nodiscard("await it, or keep it for later")]] Future {
   template <bool take>
   struct Awaiter {
     std::shared_ptr<workflow::CallFor<T>> call;
-    bool await_ready() const noexcept { return call->done(); }
+    bool await_ready() const noexcept {
+      call->claim();
+      return call->done();
+    }
     void await_suspend(std::coroutine_handle<> waiting) const { call->wait(waiting); }
     T await_resume() const {
       if constexpr (take) {

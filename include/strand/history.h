@@ -43,7 +43,8 @@ enum class EventKind : std::uint8_t {
   completed = 44,
   failed = 45,
   cancelled = 46,
-  continued = 47,  // as a new execution
+  continued = 47,   // as a new execution
+  checkpoint = 48,  // from where the code begins again
 };
 std::string_view to_string(EventKind kind);
 // Decided by the code, and therefore compared in a replay.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <strand/activity.h>
+#include <strand/checkpoint.h>
 #include <strand/future.h>
 #include <strand/producer.h>
 #include <strand/task.h>
@@ -153,6 +154,27 @@ class [[nodiscard("queries are answered while this lives")]] Answering {
  private:
   workflow::Instance* instance_;
   std::string query_;
+};
+
+// Where a workflow may begin again; see Workflow::checkpoint.
+class [[nodiscard("await it")]] CheckpointPoint {
+ public:
+  CheckpointPoint(workflow::Instance& instance, Bytes state, CheckpointOptions options,
+                  std::source_location where)
+      : instance_(instance),
+        state_(std::move(state)),
+        options_(std::move(options)),
+        where_(where) {}
+
+  [[nodiscard]] bool await_ready() const;
+  void await_suspend(std::coroutine_handle<>) const noexcept {}
+  void await_resume() const noexcept {}
+
+ private:
+  workflow::Instance& instance_;
+  Bytes state_;
+  CheckpointOptions options_;
+  std::source_location where_;
 };
 
 // What the coroutine of a workflow talks to the world through: the one door, because everything
@@ -358,6 +380,37 @@ class Workflow {
     return continue_raw({}, {}, where);
   }
 
+  // --- Checkpoints ---
+
+  // A point from which the code can begin again: for workflows that live long. If it is taken (see
+  // CheckpointWhen), the function of the workflow is called anew, finds `state` by restored(), and
+  // events before it need not be replayed any more; else this just returns. What is to survive is
+  // in the state; besides it what was set() and the status, events that wait, and calls that the
+  // function makes again, with the same input, before it waits for anything: those go on. Other
+  // calls that a future stands for are called off.
+  //
+  // Not taken while something would be lost: while a coroutine runs beside, a saga is open, a
+  // result has come that was not looked at. Only the workflow's own function has a state to
+  // declare: elsewhere it throws.
+  template <Sendable T>
+  CheckpointPoint checkpoint(const T& state, CheckpointOptions options = {},
+                             Where where = Where::current()) {
+    return {instance_, workflow::encode<T>(state), std::move(options), where};
+  }
+  // The state of the checkpoint from which the code has begun again; none: from the start. One of
+  // another version, or that cannot be read, is not used: the code begins again from the checkpoint
+  // before, or from the start.
+  template <class T>
+  [[nodiscard]] std::optional<T> restored(std::uint32_t version = 1) {
+    const std::optional<Bytes> state = restored_raw(version);
+    if (!state) return std::nullopt;
+    auto value = from_body<T>(*state);
+    if (!value) give_up_checkpoint(value.error().message);
+    return *std::move(value);
+  }
+  // For code that reads older states as well.
+  [[nodiscard]] std::optional<std::uint32_t> restored_version() const;
+
   // --- Versions ---
 
   // For a change in the code of instances that run: false for those that had passed this point
@@ -480,6 +533,8 @@ class Workflow {
   void publish_raw(std::string topic, Bytes body, PublishOptions options, Where where);
   Future<ContinuesAsNew> continue_raw(Bytes input, std::optional<std::uint32_t> version,
                                       Where where);
+  [[nodiscard]] std::optional<Bytes> restored_raw(std::uint32_t version);
+  [[noreturn]] void give_up_checkpoint(const std::string& why);
   void set_raw(const std::string& key, Bytes value);
   [[nodiscard]] std::optional<Bytes> get_raw(const std::string& key) const;
 

@@ -59,6 +59,9 @@ class WorkflowTest {
     add(Activity<R(In...)>(activity.name(), std::move(function), activity.options()));
   }
 
+  // Of all turns from now on; without it, as of a worker.
+  void set_checkpoints(const CheckpointPolicy& policy);
+
   [[nodiscard]] Workflows& workflows();
   [[nodiscard]] Store& store();
   [[nodiscard]] const std::shared_ptr<ManualClock>& clock() const { return clock_; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <strand/activity.h>
+#include <strand/checkpoint.h>
 #include <strand/consumer.h>
 #include <strand/instance_cache.h>
 #include <strand/metrics.h>
@@ -48,6 +49,7 @@ struct WorkflowWorkerOptions {
   InstanceCacheOptions cache = {};
   CoalesceOptions coalesce = {};
   RoutingOptions routing = {};
+  CheckpointPolicy checkpoints = {};
 
   // Replays every turn once more and compares all decisions: a test of the code, at twice the
   // price.

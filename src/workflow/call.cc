@@ -7,6 +7,15 @@
 
 namespace strand::workflow {
 
+Call::~Call() {
+  if (unclaimed_) instance_.count_unclaimed(-1);
+}
+
+void Call::claim() {
+  claimed_ = true;
+  if (std::exchange(unclaimed_, false)) instance_.count_unclaimed(-1);
+}
+
 void Call::wait(std::coroutine_handle<> coroutine) {
   waiters_.push_back({coroutine, instance_.current()});
 }
@@ -35,6 +44,10 @@ void Call::fail(std::exception_ptr error) {
 // Those who wait go on later, one after the other, in the order in which they began to wait.
 void Call::finish() {
   done_ = true;
+  if (!claimed_) {
+    unclaimed_ = true;
+    instance_.count_unclaimed(1);
+  }
   const auto alive = shared_from_this();
   for (const auto& observer : std::exchange(observers_, {}))
     observer();
@@ -53,6 +66,7 @@ void cancel_all(const std::vector<std::shared_ptr<Call>>& parts, const std::stri
 void observe_parts(const std::shared_ptr<Call>& whole,
                    const std::vector<std::shared_ptr<Call>>& parts) {
   for (std::size_t i = 0; i < parts.size() && !whole->done(); ++i) {
+    parts[i]->claim();
     parts[i]->observe([weak = std::weak_ptr(whole), i] {
       if (const auto alive = weak.lock(); alive && !alive->done()) alive->on_part(i);
     });

@@ -33,6 +33,10 @@ std::vector<Metric> to_metrics(const Counts& counts, const InstanceCache& cache)
           "Turns whose code did not do what its history says", counts.nondeterminism);
   counter("strand_workflow_replayed_events_total", "Events handed in again",
           counts.replayed_events);
+  counter("strand_workflow_checkpoints_total", "Checkpoints taken", counts.checkpoints);
+  counter("strand_workflow_unreadable_checkpoints_total",
+          "Checkpoints whose state the code could not read, so that an older one was used",
+          counts.unreadable_checkpoints);
   counter("strand_workflow_events_total", "Events added to histories", counts.new_events);
   counter("strand_orchestration_cache_hits_total", "Turns whose instance was in memory",
           counts.cache_hits);

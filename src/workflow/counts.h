@@ -68,6 +68,8 @@ struct Counts {
   Count nondeterminism = 0;
   Count replayed_events = 0;
   Count new_events = 0;
+  Count checkpoints = 0;
+  Count unreadable_checkpoints = 0;
   Count activities_completed = 0;
   Count activities_failed = 0;
   Count activities_retried = 0;

@@ -50,6 +50,11 @@ bool Instance::admit(const std::shared_ptr<Call>& call) {
 void Instance::call_activity(const std::shared_ptr<Call>& call, const ActivityCall& what,
                              Where where) {
   if (!admit(call)) return;
+  const Pending wanted{.kind = Kind::activity,
+                       .call = call,
+                       .name = what.activity->name,
+                       .input_hash = hash_of_input(what.input)};
+  if (take_over(call, wanted)) return;
   const std::uint64_t number = next_call();
   call->on_cancel = [this, number](const std::string& reason) { cancel_pending(number, reason); };
   const ActivityOptions& options = what.options;
@@ -64,7 +69,8 @@ void Instance::call_activity(const std::shared_ptr<Call>& call, const ActivityCa
                       .call = call,
                       .name = what.activity->name,
                       .queue = std::string(event.detail("queue")),
-                      .has_progress = !event.detail("heartbeat").empty()};
+                      .has_progress = !event.detail("heartbeat").empty(),
+                      .input_hash = wanted.input_hash};
   if (!is_new) return;
   Send& send = decisions_.sends.emplace_back();
   send.queue = options.queue;
@@ -166,17 +172,23 @@ void Instance::attempt_local(const std::shared_ptr<LocalCall>& local) {
     if (!wait->error()) attempt_local(local);
   });
   start_timer(wait, now_ + retry.wait_after(local->attempts, random()), local->where);
+  if (const auto found = pending_.find(calls_); found != pending_.end())
+    found->second.of_local = true;
 }
 
 // --- Time ---
 
 void Instance::start_timer(const std::shared_ptr<Call>& call, Time at, Where where) {
   if (!admit(call)) return;
+  Bytes time = format_time(at);
+  const Pending wanted{.kind = Kind::timer, .call = call, .input_hash = hash_of_input(time)};
+  if (take_over(call, wanted)) return;
   const std::uint64_t number = next_call();
   call->on_cancel = [this, number](const std::string& reason) { cancel_pending(number, reason); };
-  HistoryEvent event{.kind = EventKind::timer_started, .call = number, .data = format_time(at)};
+  HistoryEvent event{.kind = EventKind::timer_started, .call = number, .data = std::move(time)};
   const bool is_new = decide(event, where);
-  pending_[number] = {.kind = Kind::timer, .call = call, .queue = identity_.queue};
+  pending_[number] = {
+      .kind = Kind::timer, .call = call, .queue = identity_.queue, .input_hash = wanted.input_hash};
   if (!is_new) return;
   Send send = to_instance(identity_.id, wire::timer_kind);
   wire::add(send.headers, wire::call_header, reference(number));
@@ -272,6 +284,12 @@ bool started_now(const Decisions& decisions, const std::string& id) {
 
 void Instance::start_child(const std::shared_ptr<Call>& call, const ChildCall& what, Where where) {
   if (!admit(call)) return;
+  const Pending wanted{.kind = Kind::child,
+                       .call = call,
+                       .name = what.options.id,
+                       .label = what.label,
+                       .input_hash = hash_of_input(what.input)};
+  if (take_over(call, wanted)) return;
   const std::uint64_t number = next_call();
   call->on_cancel = [this, number](const std::string& reason) { cancel_pending(number, reason); };
   const std::string id = what.options.id.empty()
@@ -289,7 +307,8 @@ void Instance::start_child(const std::shared_ptr<Call>& call, const ChildCall& w
                       .call = call,
                       .name = id,
                       .label = what.label,
-                      .when_parent_ends = what.options.when_parent_ends};
+                      .when_parent_ends = what.options.when_parent_ends,
+                      .input_hash = wanted.input_hash};
   if (!is_new) return;
   std::string refused;
   if (auto fine = check_id(id); !fine) refused = fine.error().message;
@@ -462,7 +481,7 @@ void Instance::stop_answering(const std::string& query) { answers_.erase(query);
 
 std::shared_ptr<SagaState> Instance::begin_saga(std::string name, Bytes data) {
   auto saga = std::make_shared<SagaState>();
-  saga->number = sagas_.size() + 1;
+  saga->number = ++saga_count_;
   saga->fiber = current_;
   saga->shown = {.coordinator = identity_.id,
                  .execution = identity_.execution,

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "workflow/records.h"
+#include "workflow/stored_history.h"
 #include "workflow/turn.h"
 #include "workflow/wire.h"
 
@@ -115,10 +116,11 @@ Result<void> add_end(const Lease& lease, const std::string& reason, const std::s
   }
   auto events = decode_history(*lease.history);
   if (!events) return std::unexpected(std::move(events.error()));
-  if (events->empty()) return failure(Errc::corrupt, "an open execution has no event");
+  const auto first = started_of(*events);
+  if (!first) return std::unexpected(first.error());
   HistoryEvent end{.kind = EventKind::terminated, .at = now};
   end.add("error", reason);
-  const HistoryEvent& started = events->front();
+  const HistoryEvent& started = *first;
   const Execution& execution = lease.history->execution;
   Append append{.token = lease.token,
                 .execution = execution.number,
@@ -131,6 +133,7 @@ Result<void> add_end(const Lease& lease, const std::string& reason, const std::s
   transaction.records.push_back(
       put_record(instances_space, *lease.key,
                  encode_record(record_of(identity, execution.label, started, status, &end))));
+  transaction.records.push_back(drop_record(checkpoints_space, *lease.key));
   tell_parent({identity, execution.label, started, end, {}}, transaction);
   return {};
 }
@@ -240,6 +243,7 @@ Result<void> add_removal(Store& store, const Lease& lease, const std::optional<s
   }
   transaction.settles.push_back(settle_all(lease));
   transaction.records.push_back(drop_record(instances_space, id));
+  transaction.records.push_back(drop_record(checkpoints_space, id));
   if (parent) transaction.records.push_back(drop_record(children_space, joined(*parent, id)));
   for (const std::string_view space :
        {children_space, state_space, sagas_space, saga_steps_space, answers_space}) {

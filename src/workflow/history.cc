@@ -44,6 +44,7 @@ constexpr std::array names = std::to_array<std::pair<EventKind, std::string_view
     {EventKind::failed, "failed"},
     {EventKind::cancelled, "cancelled"},
     {EventKind::continued, "continued"},
+    {EventKind::checkpoint, "checkpoint"},
 });
 
 }  // namespace
@@ -54,8 +55,8 @@ std::string_view to_string(EventKind kind) {
 }
 
 bool ends_execution(EventKind kind) {
-  return kind >= EventKind::completed || kind == EventKind::terminated ||
-         kind == EventKind::timed_out;
+  const bool decided = kind >= EventKind::completed && kind <= EventKind::continued;
+  return decided || kind == EventKind::terminated || kind == EventKind::timed_out;
 }
 
 std::string_view HistoryEvent::detail(std::string_view detail_name) const {

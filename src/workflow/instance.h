@@ -18,6 +18,7 @@
 #include <strand/transaction.h>
 #include <strand/workflow.h>
 
+#include "workflow/checkpoint.h"
 #include "workflow/saga_state.h"
 
 namespace strand::workflow {
@@ -42,6 +43,16 @@ struct Identity {
   std::uint64_t execution = 1;
 };
 
+// What there was since the last checkpoint, or the start: what a replay begins with.
+struct SinceCheckpoint {
+  std::uint64_t events = 0;
+  std::uint64_t came_in = 0;  // of them, not decided by the code
+  std::size_t bytes = 0;
+  std::set<EventKind> kinds = {};  // that came in
+  Time from{};
+  Time now{};
+};
+
 // What an instance may ask about the world, when it decides something new. Never in a replay.
 class Outside {
  public:
@@ -57,6 +68,8 @@ class Outside {
   };
   virtual Known look_up(const std::string& id) = 0;
   virtual ActivityContext& local_context(const ActivityDefinition& activity) = 0;
+  // Whether a point that the code offers becomes a checkpoint.
+  virtual bool checkpoint_is_due(const SinceCheckpoint& since, const CheckpointOptions& point) = 0;
 };
 
 // What new events have led to: to be committed with them.
@@ -97,8 +110,13 @@ class Instance {
   Instance& operator=(const Instance&) = delete;
 
   // Hands in what has happened before, and compares what the code decides with what it decided
-  // then. `history_mismatch`: they differ, and this instance is of no more use.
-  Result<void> replay(std::span<const HistoryEvent> events);
+  // then. `first`: the number of the first one; it is a checkpoint, or the start with number 0.
+  // `history_mismatch`: they differ, and this instance is of no more use.
+  Result<void> replay(std::span<const HistoryEvent> events, std::uint64_t first = 0);
+  // Set if it is of no more use because the state of a checkpoint cannot be read.
+  [[nodiscard]] bool checkpoint_unreadable() const { return unreadable_; }
+  // Why it is of no more use, if so.
+  [[nodiscard]] const std::optional<std::string>& mismatch() const { return mismatch_; }
   // Hands in something new. What follows from it is added to the decisions.
   void handle(const HistoryEvent& event);
   [[nodiscard]] Decisions take_decisions() { return std::exchange(decisions_, {}); }
@@ -107,7 +125,11 @@ class Instance {
   // What it takes of memory: exactly for its coroutines, by estimate for what they hold besides.
   [[nodiscard]] std::size_t bytes() const;
   // Of its history; in a replay, of what was handed in again so far.
-  [[nodiscard]] std::uint64_t length() const { return replaying_ ? cursor_ : length_; }
+  [[nodiscard]] std::uint64_t length() const { return replaying_ ? first_ + cursor_ : length_; }
+  // Of what a replay would hand in.
+  [[nodiscard]] std::uint64_t replay_length() const { return since_.events; }
+  // Numbers of the last checkpoints that it knows of, two at most.
+  [[nodiscard]] const std::vector<std::uint64_t>& checkpoints() const { return checkpoints_; }
   [[nodiscard]] bool begun() const { return begun_; }
   // How it ended, once it has.
   [[nodiscard]] const std::optional<HistoryEvent>& end() const { return end_; }
@@ -154,6 +176,15 @@ class Instance {
   void park(const std::shared_ptr<Call>& call, const std::string& reason, Where where);
   void continue_as_new(Continuation next, Where where);
   bool patched(std::string_view change, Where where);
+  // Whether it is taken: then the code that asked is not resumed, but begins again.
+  bool checkpoint(const Bytes& state, const CheckpointOptions& options, Where where);
+  struct Restored {
+    std::uint32_t version = 1;
+    Bytes state = {};
+  };
+  [[nodiscard]] const std::optional<Restored>& restored() const { return restored_; }
+  void give_up_checkpoint(const std::string& why);
+  void count_unclaimed(int more) { unclaimed_ += more; }
   void set_status(std::string text);
   void set(const std::string& key, Bytes value);
   void erase(const std::string& key);
@@ -179,6 +210,8 @@ class Instance {
     std::string label = {};  // of the child
     WhenParentEnds when_parent_ends = WhenParentEnds::cancel;
     bool has_progress = false;
+    bool of_local = false;  // the wait before another attempt
+    std::uint64_t input_hash = 0;
   };
   struct LocalCall;
   struct Ready {
@@ -193,6 +226,18 @@ class Instance {
   void begin();
   void run_until_all_wait();
   void finish_if_done();
+  void destroy_coroutines();
+
+  // Whether nothing would be lost if the code began again now.
+  [[nodiscard]] bool is_quiet() const;
+  [[nodiscard]] bool takes_checkpoint(const CheckpointOptions& options);
+  [[nodiscard]] Checkpoint snapshot(std::uint32_t version, Bytes state) const;
+  // From a checkpoint, with that number in the history.
+  void begin_again(const HistoryEvent& event, std::uint64_t number);
+  // Hands over a call that was under way at the checkpoint, if the code has just begun again.
+  bool take_over(const std::shared_ptr<Call>& call, const Pending& wanted);
+  void call_off_what_nobody_took_over();
+
   void wind_up();
   void end_with(HistoryEvent event, Where where);
   [[nodiscard]] HistoryEvent outcome_of_root() const;
@@ -223,6 +268,8 @@ class Instance {
   Time now_{};
   std::uint64_t calls_ = 0;
   std::uint64_t random_count_ = 0;
+  std::uint64_t saga_count_ = 0;
+  std::int64_t unclaimed_ = 0;  // calls that are done, and nobody has looked
   bool begun_ = false;
   bool cancel_requested_ = false;
   std::string cancel_reason_;
@@ -231,9 +278,21 @@ class Instance {
 
   // Replay.
   std::span<const HistoryEvent> history_ = {};
+  std::uint64_t first_ = 0;  // number of the first one
   std::size_t cursor_ = 0;
   bool replaying_ = false;
   std::optional<std::string> mismatch_;
+  bool unreadable_ = false;
+
+  // Checkpoints.
+  SinceCheckpoint since_;
+  std::vector<std::uint64_t> checkpoints_;
+  std::optional<std::uint64_t> asked_at_;  // the length at which a point was offered last
+  std::optional<Restored> restored_;
+  std::optional<HistoryEvent> begin_again_;  // as soon as the code waits
+  std::set<std::uint64_t> handed_over_;      // calls that the code may make again
+
+  // What it does.
   Decisions decisions_;
   std::deque<HistoryEvent> refusals_;  // of children, in this turn
 

@@ -37,7 +37,7 @@ std::unique_ptr<Resident> InstanceCache::take(const std::string& id) {
 }
 
 bool InstanceCache::accepts(const Instance& instance) {
-  if (instance.length() <= options_.max_history_size) return true;
+  if (instance.replay_length() <= options_.max_history_size) return true;
   count(Eviction::size);
   return false;
 }

@@ -136,6 +136,7 @@ STRAND_JSON(StoredStep, name, agent, data, status, compensates, completed_at, er
 
 }  // namespace
 
+STRAND_JSON(CheckpointsRecord, execution, events)
 STRAND_JSON(InstanceRecord, name, version, state, execution, status, parent, created_at, ended_at,
             error, error_type, input_hash, start)
 
@@ -217,6 +218,27 @@ Result<SagaStep> decode_step(std::string_view bytes) {
   step.completed_at = stored->completed_at;
   step.error = std::move(stored->error);
   return step;
+}
+
+Bytes encode_checkpoints(const CheckpointsRecord& record) {
+  return json::write(record).value_or(Bytes{});
+}
+
+Result<CheckpointsRecord> decode_checkpoints(std::string_view id, std::string_view bytes) {
+  auto record = json::read<CheckpointsRecord>(bytes);
+  if (record) return record;
+  return failure(Errc::corrupt,
+                 fmt::format("the record of the checkpoints of '{}' cannot be read: {}",
+                             base::printable(id), record.error().message));
+}
+
+Result<std::optional<CheckpointsRecord>> read_checkpoints(Store& store, std::string_view id) {
+  const auto found = store.record(checkpoints_space, id);
+  if (!found) return std::unexpected(found.error());
+  if (!*found) return std::nullopt;
+  auto record = decode_checkpoints(id, (*found)->value);
+  if (!record) return std::unexpected(std::move(record.error()));
+  return *std::move(record);
 }
 
 std::string joined(std::string_view first, std::string_view second) {

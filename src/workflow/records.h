@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <strand/json.h>
 #include <strand/saga.h>
@@ -21,6 +23,7 @@
 // | workflow/saga-steps   | the same, separator, step        | SagaStep                         |
 // | workflow/progress     | run.call of an activity          | what its heartbeat has passed    |
 // | workflow/answers      | as the query says                | the answer to a query            |
+// | workflow/checkpoints  | id                               | CheckpointsRecord                |
 // | workflow/workers      | the owner of a worker            | when it said last that it lives  |
 
 namespace strand::workflow {
@@ -32,6 +35,7 @@ inline constexpr std::string_view sagas_space = "workflow/sagas";
 inline constexpr std::string_view saga_steps_space = "workflow/saga-steps";
 inline constexpr std::string_view progress_space = "workflow/progress";
 inline constexpr std::string_view answers_space = "workflow/answers";
+inline constexpr std::string_view checkpoints_space = "workflow/checkpoints";
 inline constexpr std::string_view workers_space = "workflow/workers";
 
 // That nobody else has.
@@ -63,6 +67,15 @@ Bytes encode_record(const InstanceRecord& record);
 Result<InstanceRecord> decode_record(std::string_view id, std::string_view bytes);
 // Which input it was started with, for those who start it again.
 std::string hash_of(std::string_view input);
+// Where the last checkpoints of an execution lie in its history, two at most.
+struct CheckpointsRecord {
+  std::uint64_t execution = 0;
+  std::vector<std::uint64_t> events = {};
+};
+Bytes encode_checkpoints(const CheckpointsRecord& record);
+Result<CheckpointsRecord> decode_checkpoints(std::string_view id, std::string_view bytes);
+Result<std::optional<CheckpointsRecord>> read_checkpoints(Store& store, std::string_view id);
+
 Bytes encode_saga(const SagaInfo& saga);
 Result<SagaInfo> decode_saga(std::string_view bytes);
 Bytes encode_step(const SagaStep& step);

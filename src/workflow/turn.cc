@@ -9,6 +9,7 @@
 #include "base/planted.h"
 #include "base/text.h"
 #include "queue/held_lane.h"
+#include "workflow/stored_history.h"
 #include "workflow/wire.h"
 
 namespace strand::workflow {
@@ -107,21 +108,6 @@ std::string text_of(Time time) { return std::to_string(time.time_since_epoch().c
 
 }  // namespace
 
-Result<std::vector<HistoryEvent>> decode_history(const History& history) {
-  std::vector<HistoryEvent> events;
-  events.reserve(history.events.size());
-  for (std::size_t i = 0; i < history.events.size(); ++i) {
-    auto event = decode_event(history.events[i]);
-    if (!event) {
-      return failure(event.error().code,
-                     fmt::format("event {} of instance '{}': {}", history.first + i,
-                                 base::printable(history.execution.key), event.error().message));
-    }
-    events.push_back(*std::move(event));
-  }
-  return events;
-}
-
 InstanceRecord record_of(const Identity& identity, const std::string& label,
                          const HistoryEvent& started, const std::string& status,
                          const HistoryEvent* end) {
@@ -158,41 +144,6 @@ void tell_parent(const Ending& ending, Transaction& transaction) {
   wire::add(send.headers, wire::error_header, ending.end.detail("error"));
   wire::add(send.headers, wire::error_type_header, ending.end.detail("type"));
   wire::add(send.headers, wire::error_how_header, to_string(ending.end.kind));
-}
-
-std::vector<Underway> underway(std::span<const HistoryEvent> events) {
-  std::map<std::uint64_t, Underway> open;
-  for (const HistoryEvent& event : events) {
-    switch (event.kind) {
-      case EventKind::activity_scheduled:
-      case EventKind::timer_started:
-      case EventKind::child_started:
-      case EventKind::parked:
-        open[event.call] = {.kind = event.kind,
-                            .call = event.call,
-                            .name = event.name,
-                            .queue = std::string(event.detail("queue")),
-                            .label = std::string(event.detail("workflow")),
-                            .when_parent_ends = std::string(event.detail("when_parent_ends")),
-                            .has_progress = !event.detail("heartbeat").empty()};
-        break;
-      case EventKind::activity_completed:
-      case EventKind::activity_failed:
-      case EventKind::timer_fired:
-      case EventKind::child_completed:
-      case EventKind::child_failed:
-      case EventKind::resumed:
-      case EventKind::call_cancelled:
-        open.erase(event.call);
-        break;
-      default:
-        break;
-    }
-  }
-  std::vector<Underway> result;
-  for (auto& [call, one] : open)
-    result.push_back(std::move(one));
-  return result;
 }
 
 // --- One turn ---
@@ -243,6 +194,17 @@ class Turns::Run final : public Outside {
     bool heartbeat_with(Bytes) override { return true; }
     std::optional<Bytes> kept_progress() override { return std::nullopt; }
   };
+  bool checkpoint_is_due(const SinceCheckpoint& since, const CheckpointOptions& point) override {
+    const CheckpointWhen& when = point.when ? *point.when : turns_.options_.checkpoints.when;
+    const auto came_in = [&](EventKind kind) { return since.kinds.contains(kind); };
+    return (when.every_events && since.events >= *when.every_events) ||
+           (when.every_bytes && since.bytes >= *when.every_bytes) ||
+           std::ranges::any_of(when.after, came_in) ||
+           (when.every && since.now - since.from >= *when.every) ||
+           (when.replay_longer_than &&
+            turns_.costs().estimate(lease_.label, since.events) >= *when.replay_longer_than);
+  }
+
   ActivityContext& local_context(const ActivityDefinition& activity) override {
     context_.definition = &activity;
     context_.id = identity_.id;
@@ -262,17 +224,65 @@ class Turns::Run final : public Outside {
   Result<TurnResult> go_on(const History& history) {
     const Definition definition = find_definition();
     if (!definition) return leave_all();
-    auto events = decode_history(history);
-    if (!events) return refuse(events.error().message);
     identity_ = {.id = *lease_.key, .queue = lease_.queue, .execution = history.execution.number};
-    past_ = *std::move(events);
-    instance_ = std::make_unique<Instance>(definition, identity_, *this);
-    result_.report.replayed_events = past_.size();
-    if (auto replayed = instance_->replay(past_); !replayed) {
-      result_.report.differs = true;
-      return refuse(replayed.error().message);
+    auto replayed = replay(definition, history);
+    if (!replayed && !result_.report.differs && history.first > history.execution.first) {
+      // Only from its last checkpoint on was it read, and that is of no use.
+      const auto whole = read_history(turns_.store_, lease_.queue, *lease_.key);
+      if (!whole) return std::unexpected(whole.error());
+      replayed = replay(definition, *whole);
     }
+    if (!replayed) return refuse(replayed.error().message);
     return hand_in();
+  }
+
+  // From the last checkpoint that can be read, or from the start.
+  Result<void> replay(const Definition& definition, const History& history) {
+    auto events = decode_with_checkpoints(history);
+    if (!events) return std::unexpected(std::move(events.error()));
+    Error last{Errc::corrupt,
+               fmt::format("the history of instance '{}' begins with event {}, which "
+                           "is no checkpoint",
+                           base::printable(identity_.id), history.first)};
+    for (std::size_t i = events->size(); i-- > 0;) {
+      const bool is_checkpoint = (*events)[i].kind == EventKind::checkpoint;
+      if (!is_checkpoint && (i > 0 || history.first > 0)) continue;
+      const auto tail = std::span(*events).subspan(i);
+      instance_ = std::make_unique<Instance>(definition, identity_, *this);
+      const auto began = std::chrono::steady_clock::now();
+      auto replayed = instance_->replay(tail, history.first + i);
+      if (replayed) {
+        const auto took = std::chrono::steady_clock::now() - began;
+        turns_.costs().add(lease_.label, tail.size(), took);
+        result_.report.replayed_events = tail.size();
+        past_.assign(tail.begin(), tail.end());
+        past_first_ = history.first + i;
+        return {};
+      }
+      last = std::move(replayed.error());
+      if (!instance_->checkpoint_unreadable()) {
+        result_.report.replayed_events = tail.size();
+        result_.report.differs = true;
+        break;
+      }
+      ++result_.report.unreadable_checkpoints;
+    }
+    return std::unexpected(std::move(last));
+  }
+
+  // A checkpoint that is damaged is no reason to give up the whole history.
+  Result<std::vector<HistoryEvent>> decode_with_checkpoints(const History& history) {
+    auto events = decode_history(history);
+    if (events) return events;
+    const auto places = read_checkpoints(turns_.store_, identity_.id);
+    if (!places || !*places || (*places)->execution != identity_.execution) return events;
+    History readable = history;
+    for (const std::uint64_t number : (*places)->events) {
+      if (number < history.first || number - history.first >= history.events.size()) continue;
+      Bytes& bytes = readable.events[number - history.first];
+      if (!decode_event(bytes)) bytes = encode_event(unreadable_checkpoint());
+    }
+    return decode_history(readable);
   }
 
   Result<TurnResult> hand_in() {
@@ -388,6 +398,7 @@ class Turns::Run final : public Outside {
 
   void take(const Message& message) {
     weight_.add(instance_->decisions());
+    if (instance_->mismatch()) return;  // nothing of this turn will be
     if (instance_->end() || instance_->decisions().park || weight_.enough()) {
       result_.left.push_back(message.id);
       return;
@@ -499,6 +510,7 @@ class Turns::Run final : public Outside {
 
   Result<TurnResult> finish() {
     if (trouble_) return std::unexpected(*trouble_);
+    if (instance_->mismatch()) return refuse(*instance_->mismatch());
     answer_queries();
     if (instance_->end() && (instance_->end()->kind == EventKind::terminated ||
                              instance_->end()->kind == EventKind::timed_out)) {
@@ -536,13 +548,14 @@ class Turns::Run final : public Outside {
 
   // What was not replayed, because the instance was at hand.
   Result<void> read_past() {
-    if (past_.size() == length_before_) return {};
+    if (past_first_ + past_.size() == length_before_) return {};
     const auto history = read_history(turns_.store_, lease_.queue, *lease_.key);
     if (!history) return std::unexpected(history.error());
-    auto events = decode_history(*history);
+    auto events = decode_with_checkpoints(*history);
     if (!events) return std::unexpected(events.error());
     // Somebody else has appended: the lease is lost, and this turn will not be committed.
-    if (events->size() != length_before_) {
+    past_first_ = history->first;
+    if (past_first_ + events->size() != length_before_) {
       return failure(Errc::lease_lost, fmt::format("the history of '{}' has gone on elsewhere",
                                                    base::printable(identity_.id)));
     }
@@ -579,6 +592,7 @@ class Turns::Run final : public Outside {
       }
     }
     transaction.appends.push_back(std::move(append));
+    note_checkpoints(events);
     if (end && end->kind == EventKind::continued) {
       continue_as_new();
       return;
@@ -588,6 +602,29 @@ class Turns::Run final : public Outside {
                              end ? &*end : nullptr));
     }
     if (end) tell_parent({identity_, label, instance_->start(), *end, {}}, transaction);
+  }
+
+  // Where the last ones lie; what is older than both is of no more use.
+  void note_checkpoints(const std::vector<HistoryEvent>& events) {
+    const auto& known = instance_->checkpoints();
+    result_.report.checkpoints = static_cast<std::uint64_t>(
+        std::ranges::count(events, EventKind::checkpoint, &HistoryEvent::kind));
+    if (instance_->end()) {
+      if (!known.empty()) {
+        result_.transaction.records.push_back(drop_record(checkpoints_space, identity_.id));
+      }
+      return;
+    }
+    if (result_.report.checkpoints == 0) return;
+    const CheckpointsRecord record{.execution = identity_.execution, .events = known};
+    result_.transaction.records.push_back(
+        put_record(checkpoints_space, identity_.id, encode_checkpoints(record)));
+    if (!turns_.options_.checkpoints.prune || known.size() < 2) return;
+    result_.transaction.trim_histories.push_back(
+        {.token = lease_.token,
+         .execution = identity_.execution,
+         .before =
+             STRAND_PLANTED("checkpoint-trims-the-older-one") ? known.back() : known.front()});
   }
 
   void write_record(const InstanceRecord& record) {
@@ -649,13 +686,33 @@ class Turns::Run final : public Outside {
         put_record(answers_space, std::string(key), fmt::format("{}\n{}", how, text)));
   }
 
-  // Replays everything, this turn included, and compares.
+  // Replays what there is, this turn included, and compares.
   Result<void> verify(const std::vector<HistoryEvent>& events) {
     std::vector<HistoryEvent> all = past_;
     all.insert(all.end(), events.begin(), events.end());
+    std::size_t begin = past_.size();
+    bool unreadable = true;
+    while (unreadable && begin > 0) {
+      --begin;
+      if (all[begin].kind != EventKind::checkpoint && begin > 0) continue;
+      if (auto same = verify_from(all, begin, unreadable); !same && !unreadable) return same;
+    }
+    if (past_.empty()) {
+      if (auto same = verify_from(all, 0, unreadable); !same) return same;
+    }
+    // From a checkpoint that was just taken, the next replay will begin.
+    for (std::size_t i = all.size(); i-- > past_.size();) {
+      if (all[i].kind == EventKind::checkpoint) return verify_from(all, i, unreadable);
+    }
+    return {};
+  }
+
+  Result<void> verify_from(std::span<const HistoryEvent> all, std::size_t begin, bool& unreadable) {
     Instance again(find_definition(), identity_, *this);
-    auto same = again.replay(all);
-    if (same && again.state() != instance_->state()) {
+    auto same = again.replay(all.subspan(begin), past_first_ + begin);
+    unreadable = again.checkpoint_unreadable();
+    if (same && (again.state() != instance_->state() || again.status() != instance_->status() ||
+                 again.replay_length() != instance_->replay_length())) {
       return failure(Errc::history_mismatch,
                      fmt::format("a replay of '{}' leaves another state than its first run",
                                  base::printable(identity_.id)));
@@ -685,6 +742,7 @@ class Turns::Run final : public Outside {
 
   Identity identity_;
   std::vector<HistoryEvent> past_;  // none with an instance from an earlier turn
+  std::uint64_t past_first_ = 0;
   std::uint64_t length_before_ = 0;
   bool audit_ = false;
   std::unique_ptr<Instance> instance_;
@@ -729,30 +787,6 @@ Transaction settle_turn(TurnResult& result, const Lease& lease) {
   }
   settle.label = result.label;
   return transaction;
-}
-
-bool is_whole(const History& history) {
-  return history.first + history.events.size() >= history.execution.length;
-}
-
-Result<History> read_history(Store& store, const std::string& queue, const std::string& key,
-                             const History* begun) {
-  History whole = begun != nullptr ? *begun : History{};
-  while (begun == nullptr || !is_whole(whole)) {
-    begun = &whole;
-    auto page = store.history({.queue = queue,
-                               .key = key,
-                               .execution = whole.execution.number,
-                               .from = whole.first + whole.events.size()});
-    if (!page && page.error().code == Errc::not_found) return History{};
-    if (!page) return page;
-    if (whole.events.empty()) {
-      whole = *std::move(page);
-    } else {
-      std::ranges::move(page->events, std::back_inserter(whole.events));
-    }
-  }
-  return whole;
 }
 
 }  // namespace strand::workflow

@@ -13,8 +13,10 @@
 #include <strand/store.h>
 #include <strand/transaction.h>
 
+#include "workflow/checkpoint.h"
 #include "workflow/instance.h"
 #include "workflow/records.h"
+#include "workflow/replay_costs.h"
 
 namespace strand::workflow {
 
@@ -26,6 +28,8 @@ struct TurnReport {
   std::uint64_t replayed_events = 0;
   std::uint64_t new_events = 0;
   std::uint64_t history_length = 0;
+  std::uint64_t checkpoints = 0;             // taken
+  std::uint64_t unreadable_checkpoints = 0;  // that were tried
   bool opened = false;
   std::optional<EventKind> ended = {};
   bool differs = false;  // from its history
@@ -47,12 +51,6 @@ struct TurnResult {
 // The whole transaction, with what becomes of the lease's messages.
 Transaction settle_turn(TurnResult& result, const Lease& lease);
 
-// An open execution with all of its events: those that the lease has brought, and the others. Not
-// found: an empty one.
-[[nodiscard]] bool is_whole(const History& history);
-Result<History> read_history(Store& store, const std::string& queue, const std::string& key,
-                             const History* begun = nullptr);
-
 // Runs turns: what is in the lane of an instance, and its history, become one transaction.
 //
 // Threads: every method may be called concurrently.
@@ -60,6 +58,7 @@ class Turns {
  public:
   struct Options {
     bool verify = false;  // replay each turn again, and compare
+    CheckpointPolicy checkpoints = {};
   };
   // `store` is only read from, and must outlive this.
   Turns(Store& store, Registry registry, Options options)
@@ -79,19 +78,9 @@ class Turns {
   Store& store_;
   Registry registry_;
   Options options_;
+  ReplayCosts& costs() const { return *costs_; }
+  std::unique_ptr<ReplayCosts> costs_ = std::make_unique<ReplayCosts>();
 };
-
-// What an execution has under way, by its history.
-struct Underway {
-  EventKind kind{};  // that began it
-  std::uint64_t call = 0;
-  std::string name = {};
-  std::string queue = {};
-  std::string label = {};
-  std::string when_parent_ends = {};
-  bool has_progress = false;
-};
-std::vector<Underway> underway(std::span<const HistoryEvent> events);
 
 // What ends an execution from outside: everything under way is called off, its parent told, its
 // record written.
@@ -107,7 +96,5 @@ InstanceRecord record_of(const Identity& identity, const std::string& label,
                          const HistoryEvent& started, const std::string& status,
                          const HistoryEvent* end);
 void tell_parent(const Ending& ending, Transaction& transaction);
-
-Result<std::vector<HistoryEvent>> decode_history(const History& history);
 
 }  // namespace strand::workflow

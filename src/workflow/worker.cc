@@ -14,6 +14,7 @@
 #include "workflow/counts.h"
 #include "workflow/instance_cache.h"
 #include "workflow/routing.h"
+#include "workflow/stored_history.h"
 #include "workflow/turn.h"
 #include "workflow/wire.h"
 
@@ -36,7 +37,8 @@ class WorkflowWorker::Parts {
         options_(std::move(options)),
         cache_(options_.cache, options_.clock),
         router_(store, options_.routing, options_.cache, options_.owner, options_.clock),
-        turns_(store, std::move(registry), {.verify = options_.verify}),
+        turns_(store, std::move(registry),
+               {.verify = options_.verify, .checkpoints = options_.checkpoints}),
         runner_(store, activities, options_.clock, counts_),
         activities_(std::move(activities)) {}
 
@@ -111,7 +113,7 @@ class WorkflowWorker::Parts {
     options.lease = options_.turn_lease;
     options.history = true;
     // Enough for those that are short, and to see whether what is in memory is true.
-    if (options_.cache.enabled) options.history_limit = brief_history;
+    options.history_limit = brief_history;
     options.batch_messages = 1000;
     for (const auto& [label, definition] : turns_.registry())
       options.labels.push_back(label);
@@ -134,7 +136,10 @@ class WorkflowWorker::Parts {
   // Whether a replay is so long that more messages for it are worth some time.
   [[nodiscard]] bool waits(const Lease& lease) {
     if (!lease.history || lease.history->execution.outcome) return false;
-    if (lease.history->execution.length < options_.coalesce.min_history_for_coalesce) return false;
+    const Execution& execution = lease.history->execution;
+    if (execution.length - execution.first < options_.coalesce.min_history_for_coalesce) {
+      return false;
+    }
     return options_.coalesce.coalesce_on_hit || !cache_.has(lease);
   }
 
@@ -167,7 +172,7 @@ class WorkflowWorker::Parts {
     if (resident) {
       const std::uint64_t hit = ++counts_.cache_hits;
       ++counts_.served_by_owner;
-      counts_.events_saved += resident->instance->length();
+      counts_.events_saved += resident->instance->replay_length();
       const std::uint32_t audit = options_.cache.audit_one_in;
       auto result = turns_.go_on(lease, work.messages(), std::move(resident->instance),
                                  audit > 0 && hit % audit == 0);
@@ -178,8 +183,8 @@ class WorkflowWorker::Parts {
     const bool whole = brought && is_whole(*lease.history);
     auto result = [&]() -> Result<TurnResult> {
       if (whole) return turns_.run(lease, work.messages(), *lease.history);
-      const auto history = workflow::read_history(store_, lease.queue, *lease.key,
-                                                  brought ? &*lease.history : nullptr);
+      const auto history = workflow::read_to_replay(store_, lease.queue, *lease.key,
+                                                    brought ? &*lease.history : nullptr);
       if (!history) return std::unexpected(history.error());
       return turns_.run(lease, work.messages(), *history);
     }();
@@ -221,7 +226,7 @@ class WorkflowWorker::Parts {
     if (!cache_.accepts(*result.instance)) return false;
     // A short history comes with the next lease, and is replayed sooner than it is kept in order.
     const bool keeps_lane = work.keep_lane();
-    if (!keeps_lane && result.instance->length() <= brief_history) return false;
+    if (!keeps_lane && result.instance->replay_length() <= brief_history) return false;
     auto resident = std::make_unique<Resident>(std::move(result.instance), work.lease().token);
     work.when_committed(Returning(*this, *work.key(), std::move(resident)));
     return true;
@@ -271,6 +276,8 @@ class WorkflowWorker::Parts {
     ++counts_.turns;
     counts_.replayed_events += report.replayed_events;
     counts_.new_events += report.new_events;
+    counts_.checkpoints += report.checkpoints;
+    counts_.unreadable_checkpoints += report.unreadable_checkpoints;
     counts_.history_events.add(static_cast<double>(report.history_length));
     if (report.opened) ++counts_.started;
     if (report.differs) ++counts_.nondeterminism;

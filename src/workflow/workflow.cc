@@ -64,6 +64,31 @@ Future<void> Workflow::park(const std::string& reason, Where where) {
   return Future<void>(std::move(call));
 }
 
+bool CheckpointPoint::await_ready() const {
+  return !instance_.checkpoint(state_, options_, where_);
+}
+
+std::optional<Bytes> Workflow::restored_raw(std::uint32_t version) {
+  const auto& restored = instance_.restored();
+  if (!restored) return std::nullopt;
+  if (restored->version != version) {
+    give_up_checkpoint(
+        fmt::format("it has version {}, the code reads {}", restored->version, version));
+  }
+  return restored->state;
+}
+
+std::optional<std::uint32_t> Workflow::restored_version() const {
+  const auto& restored = instance_.restored();
+  if (!restored) return std::nullopt;
+  return restored->version;
+}
+
+void Workflow::give_up_checkpoint(const std::string& why) {
+  instance_.give_up_checkpoint(why);
+  throw ApplicationError("unreadable_checkpoint", why);
+}
+
 bool Workflow::patched(std::string_view change, Where where) {
   return instance_.patched(change, where);
 }

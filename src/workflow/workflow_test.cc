@@ -89,6 +89,7 @@ struct WorkflowTest::Parts {
   Workflows workflows;
   Registry registry;
   ActivityRunner::Activities activities;
+  CheckpointPolicy checkpoints;
   std::map<std::string, Bytes> progress;
   InstanceCache residents{{.idle_timeout = Duration::max() / 4,
                            .unleased_timeout = Duration::max() / 4,
@@ -110,6 +111,8 @@ void WorkflowTest::add(const AnyWorkflow& workflow) {
 void WorkflowTest::add(const AnyActivity& activity) {
   parts_->activities[activity.definition->name] = activity.definition;
 }
+
+void WorkflowTest::set_checkpoints(const CheckpointPolicy& policy) { parts_->checkpoints = policy; }
 
 Workflows& WorkflowTest::workflows() { return parts_->workflows; }
 Store& WorkflowTest::store() { return parts_->store; }
@@ -150,7 +153,8 @@ bool WorkflowTest::run_turn() {
   auto lease = parts_->lease(request);
   if (!lease) return false;
   const bool verify = mode_ == Mode::always_replay || mode_ == Mode::cached;
-  const Turns turns(parts_->store, parts_->registry, {.verify = verify});
+  const Turns turns(parts_->store, parts_->registry,
+                    {.verify = verify, .checkpoints = parts_->checkpoints});
   const auto run = [&] {
     auto resident = parts_->residents.take(*lease->key);
     if (resident && is_current(*resident, *lease, true)) {

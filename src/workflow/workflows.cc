@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "workflow/end_instance.h"
 #include "workflow/records.h"
+#include "workflow/stored_history.h"
 #include "workflow/turn.h"
 #include "workflow/wire.h"
 

@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "fuzz/target.h"
+#include "workflow/checkpoint.h"
 #include "workflow/instance.h"
 #include "workflow/records.h"
 #include "workflow/turn.h"
@@ -30,6 +31,9 @@ const Activity<std::string(std::string)> look{"look", [](const std::string& x) {
 
 // Uses a bit of everything.
 Task<std::string> run_program(Workflow& wf, std::string input) {
+  auto timer = wf.sleep_until(Time{1h});
+  if (const auto restored = wf.restored<std::string>()) input = *restored;
+  co_await wf.checkpoint(input);
   Saga saga{wf};
   const auto answering = wf.answer("input", [&] { return input; });
   std::string text = co_await saga.step(work, input, undo);
@@ -47,6 +51,9 @@ class NobodyOutside final : public workflow::Outside {
  public:
   Known look_up(const std::string&) override { return {}; }
   ActivityContext& local_context(const workflow::ActivityDefinition&) override { std::abort(); }
+  bool checkpoint_is_due(const workflow::SinceCheckpoint&, const CheckpointOptions&) override {
+    std::abort();
+  }
 };
 
 // Each event has two bytes in front that say how long it is.
@@ -78,6 +85,14 @@ void run(std::string_view bytes) {
   std::ignore = workflow::parse_label(bytes);
   const std::vector<HistoryEvent> events = read_events(bytes);
   std::ignore = workflow::underway(events);
+  std::ignore = workflow::started_of(events);
+  std::ignore = workflow::decode_checkpoints("id", bytes);
+  for (const HistoryEvent& event : events) {
+    const auto checkpoint = workflow::read_checkpoint(event);
+    if (!checkpoint) continue;
+    const auto again = workflow::read_checkpoint(workflow::to_event(*checkpoint));
+    FUZZ_REQUIRE(again && *again == *checkpoint, "a checkpoint is written and read again");
+  }
   NobodyOutside nobody;
   workflow::Instance instance(program.definition(), {.id = "id", .queue = "workflow"}, nobody);
   const auto replayed = instance.replay(events);

@@ -26,7 +26,7 @@ class HookedStore final : public ForwardingStore {
   std::function<std::optional<Error>()> after_apply;
   std::function<std::optional<Error>()> before_lease;
   std::function<void(const std::vector<Lease>&)> after_lease;
-  std::function<void()> before_history;
+  std::function<void(const HistoryQuery&)> before_history;
   std::function<std::optional<Error>()> before_renew;
   std::function<void(Duration length)> after_renew;
   std::function<void()> before_watching_a_lane;
@@ -49,7 +49,7 @@ class HookedStore final : public ForwardingStore {
     return leases;
   }
   Result<History> history(const HistoryQuery& query) override {
-    if (before_history) before_history();
+    if (before_history) before_history(query);
     return behind().history(query);
   }
   std::vector<Result<Time>> renew(std::span<const Token> tokens, Duration lease) override {

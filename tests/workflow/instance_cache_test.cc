@@ -99,7 +99,7 @@ TEST_F(InstancesInMemory, What_trickles_in_is_replayed_never_instead_of_each_tim
 TEST_F(InstancesInMemory, A_kept_lease_means_that_nothing_is_leased_or_read) {
   std::atomic<std::size_t> leases = 0;
   hooked_->after_lease = [&](const std::vector<Lease>& granted) { leases += granted.size(); };
-  hooked_->before_history = [&] { ++leases; };
+  hooked_->before_history = [&](const HistoryQuery&) { ++leases; };
   const auto worker = work(adding_options());
   start(adding(), "a");
   send("a", 1);

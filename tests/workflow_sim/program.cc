@@ -177,6 +177,14 @@ Task<std::string> run(Workflow& wf, NodePointer node, unsigned depth) {
   }
 }
 
+// How far a program has come.
+struct Progress {
+  std::size_t parts = 0;
+  std::string text = {};
+  Time until{};
+};
+STRAND_JSON(Progress, parts, text, until)
+
 Task<std::string> run_program(Workflow& wf, std::string input) {
   std::istringstream in(input);
   std::uint64_t seed = 0;
@@ -185,12 +193,25 @@ Task<std::string> run_program(Workflow& wf, std::string input) {
   in >> seed >> depth >> execution;
   const auto answering = wf.answer("seed", [seed] { return seed; });
   const Program made = make_program(seed * 1000 + execution, depth);
-  const std::string text = co_await run(wf, made.root, depth);
+  Progress progress = wf.restored<Progress>().value_or(Progress{.until = wf.now() + 20s});
+  // Some have an activity, or a timer, under way all along: over checkpoints.
+  std::optional<Future<std::string>> beside;
+  std::optional<Future<void>> pause;
+  if (seed % 3 == 0) beside = wf.call(work, "all along");
+  if (seed % 3 == 1) pause = wf.sleep_until(progress.until);
+  while (progress.parts < made.root->parts.size()) {
+    co_await wf.checkpoint(progress);
+    progress.text += co_await run(wf, made.root->parts[progress.parts], depth);
+    ++progress.parts;
+  }
+  co_await wf.checkpoint(progress);
+  if (beside) progress.text += co_await *beside;
+  if (pause) co_await *pause;
   if (execution < made.executions) {
     co_return co_await wf.continue_as_new(std::to_string(seed) + " " + std::to_string(depth) + " " +
                                           std::to_string(execution + 1));
   }
-  co_return text.substr(0, 200);
+  co_return progress.text.substr(0, 200);
 }
 
 }  // namespace
@@ -203,7 +224,7 @@ Program make_program(std::uint64_t seed, unsigned depth) {
   result.executions = 1 + (random.one_in(4) ? random.below(3) : 0);
   auto root = std::make_shared<Node>();
   root->kind = Kind::sequence;
-  for (std::uint64_t i = 1 + random.below(3); i > 0; --i)
+  for (std::uint64_t i = 1 + random.below(5); i > 0; --i)
     root->parts.push_back(draw(random, depth));
   result.root = std::move(root);
   return result;

@@ -12,6 +12,7 @@
 
 #include "workflow/activity_runner.h"
 #include "workflow/instance.h"
+#include "workflow/stored_history.h"
 #include "workflow/wire.h"
 
 namespace strand::workflow_sim {
@@ -35,6 +36,9 @@ class NobodyOutside final : public Outside {
  public:
   Known look_up(const std::string&) override { std::abort(); }
   ActivityContext& local_context(const ActivityDefinition&) override { std::abort(); }
+  bool checkpoint_is_due(const SinceCheckpoint&, const CheckpointOptions&) override {
+    std::abort();
+  }
 };
 
 }  // namespace
@@ -60,7 +64,10 @@ void World::open() {
   store_ = must(strand::open(url_, options));
   Registry registry;
   registry[program.definition()->label()] = program.definition();
-  turns_ = std::make_unique<Turns>(*store_, registry, Turns::Options{.verify = random_.one_in(4)});
+  Turns::Options turns{.verify = random_.one_in(4)};
+  turns.checkpoints.when.every_events = 1 + random_.below(12);
+  turns.checkpoints.prune = !random_.one_in(4);
+  turns_ = std::make_unique<Turns>(*store_, registry, turns);
   workflows_ = std::make_unique<Workflows>(must(Workflows::open(*store_)));
 }
 
@@ -122,8 +129,9 @@ void World::decide_turn(Held& held) {
                          random_.one_in(2));
   } else {
     ++tally_.cache_misses;
-    const auto history = held.first ? Result<History>(held.lease.history.value_or(History{}))
-                                    : read_history(*store_, "workflow", *held.lease.key);
+    const auto history = held.first && !random_.one_in(3)
+                             ? Result<History>(held.lease.history.value_or(History{}))
+                             : read_to_replay(*store_, "workflow", *held.lease.key);
     if (!history) return complain("a history cannot be read: " + history.error().message);
     turn = turns_->run(held.lease, held.lease.messages, *history);
   }
@@ -375,6 +383,19 @@ void World::check() {
   check_leftovers();
 }
 
+// From each checkpoint that is left, the rest replays.
+void World::check_checkpoints(const std::string& id, const HistoryPage& page) {
+  NobodyOutside nobody;
+  for (std::size_t i = 0; i < page.events.size(); ++i) {
+    if (page.events[i].kind != EventKind::checkpoint) continue;
+    ++tally_.checkpoints;
+    Instance instance(program.definition(),
+                      {.id = id, .queue = "workflow", .execution = page.execution}, nobody);
+    const auto replayed = instance.replay(std::span(page.events).subspan(i), page.first + i);
+    if (!replayed) complain("from a checkpoint: " + replayed.error().message);
+  }
+}
+
 // Wherever a history is cut, between two things that came in, it replays.
 void World::check_histories(const std::string& id) {
   NobodyOutside nobody;
@@ -383,6 +404,8 @@ void World::check_histories(const std::string& id) {
     if (!page) return;  // there are no more, or it was ended before it began
     const std::vector<HistoryEvent>& events = page->events;
     tally_.events += events.size();
+    tally_.trimmed += page->first > 0 ? 1 : 0;
+    check_checkpoints(id, *page);
     const std::size_t every = 1 + events.size() / 20;
     for (std::size_t end = 1; end <= events.size(); ++end) {
       const bool boundary = end == events.size() || !is_decision(events[end].kind);
@@ -392,7 +415,7 @@ void World::check_histories(const std::string& id) {
       Instance instance(program.definition(),
                         {.id = id, .queue = "workflow", .execution = execution}, nobody);
       ++tally_.prefixes;
-      const auto replayed = instance.replay(std::span(events).first(end));
+      const auto replayed = instance.replay(std::span(events).first(end), page->first);
       if (!replayed) {
         complain("a prefix of " + std::to_string(end) + " events: " + replayed.error().message);
         return;
@@ -441,6 +464,12 @@ void World::check_parent(const InstanceInfo& info) {
     if (!page) return;
     std::map<std::uint64_t, std::string> calls;
     for (const HistoryEvent& event : page->events) {
+      if (const auto checkpoint = read_checkpoint(event)) {
+        for (const Underway& one : checkpoint->underway) {
+          if (one.kind == EventKind::child_started && one.name == info.id)
+            calls[one.call] = info.id;
+        }
+      }
       if (event.kind == EventKind::child_started && event.name == info.id)
         calls[event.call] = info.id;
       if (!calls.contains(event.call)) continue;

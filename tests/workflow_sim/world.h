@@ -48,7 +48,9 @@ class World {
     std::uint64_t cache_hits = 0;  // under the same lease, and under another
     std::uint64_t unleased_hits = 0;
     std::uint64_t cache_misses = 0;
-    std::uint64_t stale = 0;  // was in memory, and true no more
+    std::uint64_t stale = 0;        // was in memory, and true no more
+    std::uint64_t checkpoints = 0;  // that are left at the end
+    std::uint64_t trimmed = 0;      // histories
   };
   [[nodiscard]] const Tally& tally() const { return tally_; }
 
@@ -69,6 +71,7 @@ class World {
   void calm();
   void check();
   void check_histories(const std::string& id);
+  void check_checkpoints(const std::string& id, const HistoryPage& page);
   void check_sagas(const std::string& id, bool ended_by_force, std::uint64_t last_execution);
   void check_parent(const InstanceInfo& info);
   void check_leftovers();
