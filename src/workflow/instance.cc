@@ -147,7 +147,7 @@ void Instance::deliver(const HistoryEvent& event) {
   now_ = std::max(now_, event.at);
   since_.now = now_;
   since_.bytes += event.data.size();
-  since_.kinds.insert(event.kind);
+  since_.kinds.set(std::to_underlying(event.kind) % 64);
   ++since_.events;
   ++since_.came_in;
   switch (event.kind) {

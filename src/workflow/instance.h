@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -48,7 +49,7 @@ struct SinceCheckpoint {
   std::uint64_t events = 0;
   std::uint64_t came_in = 0;  // of them, not decided by the code
   std::size_t bytes = 0;
-  std::set<EventKind> kinds = {};  // that came in
+  std::bitset<64> kinds = {};  // that came in
   Time from{};
   Time now{};
 };

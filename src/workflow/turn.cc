@@ -196,7 +196,9 @@ class Turns::Run final : public Outside {
   };
   bool checkpoint_is_due(const SinceCheckpoint& since, const CheckpointOptions& point) override {
     const CheckpointWhen& when = point.when ? *point.when : turns_.options_.checkpoints.when;
-    const auto came_in = [&](EventKind kind) { return since.kinds.contains(kind); };
+    const auto came_in = [&](EventKind kind) {
+      return since.kinds.test(std::to_underlying(kind) % 64);
+    };
     return (when.every_events && since.events >= *when.every_events) ||
            (when.every_bytes && since.bytes >= *when.every_bytes) ||
            std::ranges::any_of(when.after, came_in) ||
@@ -255,7 +257,8 @@ class Turns::Run final : public Outside {
         const auto took = std::chrono::steady_clock::now() - began;
         turns_.costs().add(lease_.label, tail.size(), took);
         result_.report.replayed_events = tail.size();
-        past_.assign(tail.begin(), tail.end());
+        events->erase(events->begin(), events->begin() + static_cast<std::ptrdiff_t>(i));
+        past_ = *std::move(events);
         past_first_ = history.first + i;
         return {};
       }
