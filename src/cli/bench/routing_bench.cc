@@ -284,6 +284,8 @@ Result<RoutingReport::Way> measure(const RoutingBenchOptions& options, Routing s
     const auto between = kill_one(*crew, crowd);
     if (!between) return std::unexpected(between.error());
     way.between = *between;
+    // One by one, or no lease would be kept; and at once, or none would be kept any more.
+    if (auto more = crowd.trickle(1, options.spacing); !more) return std::unexpected(more.error());
     const auto holding = kill_one(*crew, crowd);
     if (!holding) return std::unexpected(holding.error());
     way.holding = *holding;
