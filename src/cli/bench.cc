@@ -197,7 +197,8 @@ struct BenchWorkflowOptions : Common {
 template <class Options>
 void declare_routing(CLI::App& app, Options& options) {
   add_value(app, "--strategy", "NAME",
-            "routing: none, affinity, cache_aware or consistent_hash (all of them)",
+            "How instances find a worker: none, automatic, affinity, cache_aware or "
+            "consistent_hash (automatic; routing: all of them, one after another)",
             [&options](std::string_view text) -> Result<void> {
               const auto strategy = parse_routing(text);
               if (!strategy) return std::unexpected(strategy.error());
@@ -457,6 +458,7 @@ Exit run_workflow(const BenchWorkflowOptions& given, Output& output) {
   }
   WorkflowBenchOptions bench = given.bench;
   bench.cache = !given.no_cache;
+  bench.routing = given.strategy.value_or(bench.routing);
   if (given.store != default_store) bench.store = given.store;
   if (given.duration) bench.duration = *given.duration;
   if (given.delay) bench.delay = *given.delay;

@@ -21,8 +21,8 @@ namespace strand::cli {
 // that ran it has given back its lease. So without routing any process takes it.
 struct RoutingBenchOptions {
   std::string store;  // one that several processes can open at the same time
-  std::vector<Routing> strategies = {Routing::none, Routing::affinity, Routing::cache_aware,
-                                     Routing::consistent_hash};
+  std::vector<Routing> strategies = {Routing::none, Routing::automatic, Routing::affinity,
+                                     Routing::cache_aware, Routing::consistent_hash};
   unsigned workers = 4;  // processes
   std::uint64_t instances = 40;
   std::uint64_t history = 60;   // events of an instance; those with up to 32 are not kept in memory

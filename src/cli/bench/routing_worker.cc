@@ -71,7 +71,7 @@ Result<Routing> parse_routing(std::string_view name) {
     if (name == known) return strategy;
   }
   return failure(Errc::invalid_argument,
-                 fmt::format("'{}' is none of none, affinity, cache_aware and consistent_hash",
+                 fmt::format("'{}' is none of none, automatic, affinity, cache_aware and consistent_hash",
                              base::printable(name)));
 }
 

@@ -21,8 +21,9 @@
 
 namespace strand::cli {
 
-inline constexpr std::array<std::pair<std::string_view, Routing>, 4> routing_names = {
+inline constexpr std::array<std::pair<std::string_view, Routing>, 5> routing_names = {
     {{"none", Routing::none},
+     {"automatic", Routing::automatic},
      {"affinity", Routing::affinity},
      {"cache_aware", Routing::cache_aware},
      {"consistent_hash", Routing::consistent_hash}}};
