@@ -226,8 +226,9 @@ void declare_workflow(CLI::App& app, BenchWorkflowOptions& options) {
   add_number<unsigned>(app, "--activity-workers", bench.activity_workers, 1,
                        "Threads that run activities (2)");
   add_flag(app, "--no-cache", options.no_cache, "Replay in every turn");
-  add_number<std::uint64_t>(app, "--history", options.history, 1,
-                            "trickle, cached-turn, routing: events of an instance (1000, 10000, 60)");
+  add_number<std::uint64_t>(
+      app, "--history", options.history, 1,
+      "trickle, cached-turn, routing: events of an instance (1000, 10000, 60)");
   add_number<std::uint64_t>(app, "--messages", options.messages, 1,
                             "trickle, cached-turn, routing: messages to it (10, 500, 10)");
   add_duration(app, "--spacing", options.spacing,
@@ -385,11 +386,10 @@ Exit print_routing(const RoutingBenchOptions& bench, const RoutingReport& report
     return fmt::format("{:.0f} ({})", one.slowest_ms, one.replayed);
   };
   for (const RoutingReport::Way& way : report.ways) {
-    rows.push_back({std::string(name_of(way.strategy)), fmt::format("{:.1f} %", 100 * way.hit_rate),
-                    fmt::format("{}", way.counts.lanes_moved),
-                    fmt::format("{:.2f}", way.latency_ms.p50),
-                    fmt::format("{:.2f}", way.latency_ms.p99), killed(way.between),
-                    killed(way.holding)});
+    rows.push_back(
+        {std::string(name_of(way.strategy)), fmt::format("{:.1f} %", 100 * way.hit_rate),
+         fmt::format("{}", way.counts.lanes_moved), fmt::format("{:.2f}", way.latency_ms.p50),
+         fmt::format("{:.2f}", way.latency_ms.p99), killed(way.between), killed(way.holding)});
   }
   output.text(table(rows));
   output.text(fmt::format(

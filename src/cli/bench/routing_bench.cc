@@ -62,8 +62,8 @@ class Crowd {
     for (std::size_t i = 0; i < all_.size(); ++i) {
       all_[i].left = messages;
       // All over the time, so that no lease finds many of them.
-      all_[i].due = begin + spacing * static_cast<std::int64_t>(i) /
-                                static_cast<std::int64_t>(all_.size());
+      all_[i].due =
+          begin + spacing * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(all_.size());
     }
     while (true) {
       if (auto looked = look(&samples, spacing); !looked) return std::unexpected(looked.error());
@@ -161,9 +161,8 @@ class Crowd {
     if (told_.wait_until(lock, until, changed)) return {};
     for (const One& one : all_) {
       if (one.waits() && Stopwatch::now() - one.sent > patience) {
-        return failure(Errc::io_error,
-                       fmt::format("instance {} has not gone on for {} s", one.id,
-                                   std::chrono::seconds(patience).count()));
+        return failure(Errc::io_error, fmt::format("instance {} has not gone on for {} s", one.id,
+                                                   std::chrono::seconds(patience).count()));
       }
     }
     return {};

@@ -48,14 +48,21 @@ Result<Pipe> make_pipe() {
 }
 
 std::vector<std::string> command_of(const RoutingWorkerOptions& options) {
-  return {"strand",         "bench",
-          "routing-worker", "--owner",
-          options.owner,    "--strategy",
+  return {"strand",
+          "bench",
+          "routing-worker",
+          "--owner",
+          options.owner,
+          "--strategy",
           std::string(name_of(options.strategy)),
-          "--idle-timeout", format_duration(options.idle_timeout),
-          "--turn-lease",   format_duration(options.turn_lease),
-          "--heartbeat",    format_duration(options.heartbeat),
-          "--grace",        format_duration(options.grace)};
+          "--idle-timeout",
+          format_duration(options.idle_timeout),
+          "--turn-lease",
+          format_duration(options.turn_lease),
+          "--heartbeat",
+          format_duration(options.heartbeat),
+          "--grace",
+          format_duration(options.grace)};
 }
 
 }  // namespace
@@ -70,9 +77,10 @@ Result<Routing> parse_routing(std::string_view name) {
   for (const auto& [known, strategy] : routing_names) {
     if (name == known) return strategy;
   }
-  return failure(Errc::invalid_argument,
-                 fmt::format("'{}' is none of none, automatic, affinity, cache_aware and consistent_hash",
-                             base::printable(name)));
+  return failure(
+      Errc::invalid_argument,
+      fmt::format("'{}' is none of none, automatic, affinity, cache_aware and consistent_hash",
+                  base::printable(name)));
 }
 
 // --- The process ---
@@ -124,8 +132,7 @@ Result<RoutingWorker> RoutingWorker::start(const std::string& url,
   posix_spawn_file_actions_adddup2(&files, in->read.fd(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&files, out->write.fd(), STDOUT_FILENO);
   pid_t id = -1;
-  const int failed =
-      posix_spawn(&id, "/proc/self/exe", &files, nullptr, arguments.data(), environ);
+  const int failed = posix_spawn(&id, "/proc/self/exe", &files, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&files);
   if (failed != 0) {
     return failure(Errc::io_error,
@@ -181,9 +188,8 @@ Result<RoutingCounts> RoutingWorker::counts() {
   const auto number = [&](std::string_view name) {
     return value.as_object().at(name).to_number<std::uint64_t>();
   };
-  return RoutingCounts{.hits = number("hits"),
-                       .misses = number("misses"),
-                       .lanes_moved = number("lanes_moved")};
+  return RoutingCounts{
+      .hits = number("hits"), .misses = number("misses"), .lanes_moved = number("lanes_moved")};
 }
 
 void RoutingWorker::kill() {
