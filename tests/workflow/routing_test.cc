@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 
@@ -128,17 +129,30 @@ const WorkflowType<int()>& counting() {
   return type;
 }
 
-// A clock that jumps must not end leases that are about to be given back.
-constexpr Duration long_lease = 1h;
+// A clock that jumps must not end leases that are about to be given back, nor make a worker look
+// dead that is about to say that it lives.
+constexpr Duration long_lease = 24h;
+constexpr Duration long_heartbeat = 24h;
 
 class RoutedWorkers : public Routers, public testing::WithParamInterface<Routing> {
  protected:
   std::unique_ptr<WorkflowWorker> routed(const std::string& owner) {
     WorkflowWorkerOptions with = options({counting()}, {});
     with.owner = owner;
-    with.routing = {.strategy = GetParam(), .max_age = 5min, .grace = 1s};
+    with.routing = {
+        .strategy = GetParam(), .max_age = 5min, .grace = 1s, .heartbeat = long_heartbeat};
     with.turn_lease = long_lease;
     return work(std::move(with));
+  }
+  // They get to know each other.
+  void meet() {
+    if (GetParam() != Routing::consistent_hash) return;
+    clock_->advance(long_heartbeat);
+    const std::string now = std::to_string(store_->now().time_since_epoch().count());
+    ASSERT_TRUE(comes_true([&] {
+      const auto all = store_->records({.space = std::string(workflow::workers_space)}).value();
+      return std::ranges::all_of(all.items, [&](const Record& one) { return one.value == now; });
+    }));
   }
 };
 
@@ -148,8 +162,7 @@ TEST_P(RoutedWorkers, An_instance_goes_back_to_the_worker_that_has_it) {
   const auto two = routed("two");
   constexpr int instances = 8;
   constexpr int rounds = 6;
-  clock_->advance(3s);  // they get to know each other
-  ASSERT_TRUE(comes_true([&] { return stats("workflow").live() == 0; }));
+  meet();
   for (int i = 0; i < instances; ++i)
     start(counting(), "i" + std::to_string(i));
   for (int n = 1; n <= rounds; ++n) {
@@ -198,16 +211,28 @@ INSTANTIATE_TEST_SUITE_P(Strategies, RoutedWorkers,
                            }
                          });
 
+// Finds nothing while it is deaf.
+class DeafStore final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  Result<std::vector<Lease>> lease(const LeaseRequest& request) override {
+    const std::lock_guard lock(mutex_);
+    if (deaf_) return failure(Errc::unavailable, "it is deaf");
+    return behind().lease(request);
+  }
+  // Waits for a call that is running.
+  void set_deaf(bool deaf) {
+    const std::lock_guard lock(mutex_);
+    deaf_ = deaf;
+  }
+
+ private:
+  std::mutex mutex_;
+  bool deaf_ = false;
+};
+
 class AutomaticRouting : public Routers {
  protected:
-  // Does not find anything while it is deaf.
-  std::unique_ptr<WorkflowWorker> deaf_worker() {
-    deaf_store_.before_lease = [this]() -> std::optional<Error> {
-      if (!deaf_) return std::nullopt;
-      return Error{Errc::unavailable, "it is deaf"};
-    };
-    return Answer(WorkflowWorker::start(deaf_store_, named("deaf"))).value();
-  }
   WorkflowWorkerOptions named(const std::string& owner) {
     WorkflowWorkerOptions with = options({counting()}, {});
     with.owner = owner;
@@ -221,27 +246,26 @@ class AutomaticRouting : public Routers {
     ASSERT_TRUE(comes_true([&] { return info("a").status == std::to_string(number); }));
   }
 
-  std::atomic<bool> deaf_ = false;
-  HookedStore deaf_store_{*store_};
+  DeafStore ear_{*store_};  // of the first
 };
 
 // A worker that is alone would only make those wait who come after it.
 TEST_F(AutomaticRouting, Hints_begin_when_another_worker_has_run_what_was_in_memory) {
-  const auto first = deaf_worker();
+  const auto first = Answer(WorkflowWorker::start(ear_, named("first"))).value();
   start(counting(), "a");
   count_to(1);
   end_leases();
-  deaf_ = true;
+  ear_.set_deaf(true);
   {
     const auto second = work(named("second"));
     count_to(2);  // at once, without a hint that is in its way
   }
-  deaf_ = false;
+  ear_.set_deaf(false);
   count_to(3);
   EXPECT_EQ(metric(*first, "strand_routing_lanes_moved_total"), 1);
   end_leases();
 
-  deaf_ = true;
+  ear_.set_deaf(true);
   const auto third = work(named("third"));
   ASSERT_TRUE(workflows().send_event("a", "n", 1));
   third->wait_idle();
