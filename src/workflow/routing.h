@@ -37,6 +37,9 @@ class Router {
 
   void start();
   void stop();
+  // Says that this worker lives, and looks who else does. Between start() and stop() the thread
+  // does that.
+  void beat();
 
   // For an instance whose turn ends, and that stays in this worker's memory or does not.
   [[nodiscard]] std::optional<OwnerHint> hint_for(std::string_view id, bool in_memory) const;
@@ -48,8 +51,6 @@ class Router {
 
  private:
   void run(Duration next);  // when it has to say so again
-  // Says that this one lives, and looks who else does.
-  void beat();
 
   Store& store_;
   const RoutingOptions options_;

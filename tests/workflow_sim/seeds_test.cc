@@ -53,24 +53,28 @@ TEST(WorkflowSim, Whatever_happens_every_instance_ends_and_replays) {
     sum.unleased_hits += tally.unleased_hits;
     sum.cache_misses += tally.cache_misses;
     sum.stale += tally.stale;
+    sum.hints += tally.hints;
+    sum.hidden += tally.hidden;
+    sum.deaths += tally.deaths;
   }
   if (one > 0) return;
   // A run in which nothing happens proves nothing.
   for (const std::uint64_t each :
        {sum.lost_turns, sum.late_commits, sum.restarts, sum.parked, sum.sagas_completed,
         sum.sagas_undone, sum.children, sum.completed, sum.failed, sum.cancelled, sum.terminated,
-        sum.cache_hits, sum.unleased_hits, sum.cache_misses, sum.stale}) {
+        sum.cache_hits, sum.unleased_hits, sum.cache_misses, sum.stale, sum.hints, sum.hidden,
+        sum.deaths}) {
     EXPECT_GT(each, count / 50);
   }
   fmt::print(
       "{} seeds: {} turns, {} lost, {} commits too late, {} attempts, {} restarts, {} parked, {} "
       "sagas completed, {} undone, {} children, {} completed, {} failed, {} cancelled, {} "
       "terminated, {} events, {} prefixes; instances in memory: {} hits under the same lease, {} "
-      "under another, {} misses, {} stale\n",
+      "under another, {} misses, {} stale; {} hints, {} lanes hidden by one, {} workers dead\n",
       count, sum.turns, sum.lost_turns, sum.late_commits, sum.attempts, sum.restarts, sum.parked,
       sum.sagas_completed, sum.sagas_undone, sum.children, sum.completed, sum.failed, sum.cancelled,
       sum.terminated, sum.events, sum.prefixes, sum.cache_hits, sum.unleased_hits, sum.cache_misses,
-      sum.stale);
+      sum.stale, sum.hints, sum.hidden, sum.deaths);
 }
 
 }  // namespace
