@@ -5,13 +5,15 @@
 // Runs instances of `collecting`, keeps them in memory, and replays each of its turns as well. Says
 // "ready"; answers a line on standard input with "HITS MISSES LOST EVICTED", and ends with its
 // input. When an instance gets HALT_WORD, the process says "halted PID" in the middle of that turn,
-// and stops until somebody continues it (SIGCONT); once.
+// and stops until somebody continues it (SIGCONT); once. Such a process replays nothing that is in
+// memory: it would find out by that, and not come to its commit.
 
 #include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <iostream>
 #include <string>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -37,7 +39,7 @@ void work(char** words, const std::string& halt_word) {
   const auto type = collecting([&](const std::string& word) {
     if (word != halt_word || !halts.exchange(false)) return;
     std::cout << "halted " << ::getpid() << std::endl;
-    ::kill(::getpid(), SIGSTOP);
+    std::ignore = std::raise(SIGSTOP);  // to this thread, which must not go on before it works
   });
   const auto store = open(words[1]).value();
   std::atomic<std::uint64_t> lost = 0;
@@ -47,7 +49,7 @@ void work(char** words, const std::string& halt_word) {
   options.routing.strategy = strategy_named(words[3]);
   options.routing.heartbeat = std::chrono::milliseconds{300};
   options.cache.idle_timeout = parse_duration(words[4]).value();
-  options.cache.audit_one_in = 1;
+  options.cache.audit_one_in = halt_word.empty() ? 1 : 0;
   options.turn_lease = parse_duration(words[5]).value();
   options.on_trouble = [&](const ConsumerTrouble& trouble) {
     if (trouble.kind == ConsumerTrouble::Kind::lease_lost) ++lost;
