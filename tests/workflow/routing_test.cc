@@ -42,7 +42,7 @@ TEST(Rendezvous, Shares_are_about_equal_and_only_the_share_of_one_who_goes_moves
     moved += before != after ? 1 : 0;
   }
   for (const auto& [name, share] : shares)
-    EXPECT_NEAR(share, ids / 4, ids / 20) << name;
+    EXPECT_NEAR(share, ids / 4.0, ids / 20.0) << name;
   EXPECT_EQ(moved, shares["worker-1"]);
   EXPECT_EQ(choose_worker({}, "x"), nullptr);
 }

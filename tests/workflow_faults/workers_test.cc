@@ -158,10 +158,11 @@ class WorkflowFaults : public ::testing::Test {
 
   // All turns of what was sent are committed.
   void wait_for_turns() {
-    for (const auto& [id, words] : words_) {
-      wait_until(id + " has all its words", [&] {
-        const auto info = workflows_->get(id);
-        return info && info->status == std::to_string(words.size());
+    for (const auto& one : words_) {
+      const std::string count = std::to_string(one.second.size());
+      wait_until(one.first + " has all its words", [&] {
+        const auto info = workflows_->get(one.first);
+        return info && info->status == count;
       });
     }
   }

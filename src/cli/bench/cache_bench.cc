@@ -174,7 +174,7 @@ Result<CachedTurnReport> bench_cached_turn(const CacheBenchOptions& options,
   if (!stage) return std::unexpected(stage.error());
   struct Side {
     std::string id;
-    std::uint64_t history;
+    std::uint64_t history = 0;
     double bytes = 0;
     Samples turn = {};
     Samples latency = {};
