@@ -9,6 +9,7 @@
 
 #include "cli/bench/cache_bench.h"
 #include "cli/bench/queue_bench.h"
+#include "cli/bench/routing_bench.h"
 #include "cli/bench/workflow_bench.h"
 #include "cli/commands.h"
 
@@ -184,15 +185,39 @@ struct BenchWorkflowOptions : Common {
   std::optional<std::uint64_t> messages = {};
   std::optional<std::uint64_t> instances = {};
   std::optional<std::uint64_t> cached = {};
+  std::optional<unsigned> workers = {};
+  std::optional<Routing> strategy = {};
+  std::optional<Duration> idle_timeout = {};
+  std::optional<Duration> turn_lease = {};
+  std::optional<Duration> grace = {};
   bool no_cache = false;
 };
+
+// Those that a worker process of the scenario routing has as well.
+template <class Options>
+void declare_routing(CLI::App& app, Options& options) {
+  add_value(app, "--strategy", "NAME",
+            "How instances find a worker: none, automatic, affinity, cache_aware or "
+            "consistent_hash (automatic; routing: all of them, one after another)",
+            [&options](std::string_view text) -> Result<void> {
+              const auto strategy = parse_routing(text);
+              if (!strategy) return std::unexpected(strategy.error());
+              options.strategy = *strategy;
+              return {};
+            });
+  add_duration(app, "--idle-timeout", options.idle_timeout,
+               "routing: how long leases are kept after a message (200ms)");
+  add_duration(app, "--turn-lease", options.turn_lease, "routing: the length of a lease (2s)");
+  add_duration(app, "--grace", options.grace,
+               "routing: how long a lane waits for the worker that is wanted (500ms)");
+}
 
 void declare_workflow(CLI::App& app, BenchWorkflowOptions& options) {
   WorkflowBenchOptions& bench = options.bench;
   add_text(
       app, "--scenario", bench.scenario, "NAME",
       "sequence5: five activities one after another; fanout5: five at a time; one. Of instances in "
-      "memory: trickle, cached-turn, live (sequence5)");
+      "memory: trickle, cached-turn, live, and of several processes routing (sequence5)");
   add_number<unsigned>(app, "--inflight", bench.inflight, 1,
                        "Instances that run at the same time (500)");
   add_duration(app, "--duration", options.duration, "Of the measurement (8s)");
@@ -201,15 +226,19 @@ void declare_workflow(CLI::App& app, BenchWorkflowOptions& options) {
   add_number<unsigned>(app, "--activity-workers", bench.activity_workers, 1,
                        "Threads that run activities (2)");
   add_flag(app, "--no-cache", options.no_cache, "Replay in every turn");
-  add_number<std::uint64_t>(app, "--history", options.history, 1,
-                            "trickle, cached-turn: events of the instance (1000, 10000)");
+  add_number<std::uint64_t>(
+      app, "--history", options.history, 1,
+      "trickle, cached-turn, routing: events of an instance (1000, 10000, 60)");
   add_number<std::uint64_t>(app, "--messages", options.messages, 1,
-                            "trickle, cached-turn: messages to it (10, 500)");
-  add_duration(app, "--spacing", options.spacing, "trickle: between two of them (100ms)");
+                            "trickle, cached-turn, routing: messages to it (10, 500, 10)");
+  add_duration(app, "--spacing", options.spacing,
+               "trickle, routing: between two of them (100ms, 400ms)");
   add_number<std::uint64_t>(app, "--instances", options.instances, 1,
-                            "live: instances in all (100000)");
+                            "live, routing: instances in all (100000, 40)");
   add_number<std::uint64_t>(app, "--cached", options.cached, 2,
                             "live: those that fit in memory (1000)");
+  add_number<unsigned>(app, "--workers", options.workers, 1, "routing: worker processes (4)");
+  declare_routing(app, options);
   add_flag(app, "--allow-memory-filesystem", bench.memory_filesystem,
            "Measure also where a sync costs nothing");
   add_flag(app, "--keep", bench.keep, "Leave the store there");
@@ -321,12 +350,115 @@ Exit run_cache(const BenchWorkflowOptions& given, Output& output) {
   return run(bench_trickle, [&](const auto& r) { return print_trickle(r, output); });
 }
 
+// --- routing ---
+
+Exit print_routing(const RoutingBenchOptions& bench, const RoutingReport& report, Output& output) {
+  if (output.json()) {
+    const auto killed = [](const RoutingReport::Killed& one) {
+      return boost::json::object{{"replayed", one.replayed}, {"slowest_ms", one.slowest_ms}};
+    };
+    boost::json::object object;
+    for (const RoutingReport::Way& way : report.ways) {
+      object[name_of(way.strategy)] =
+          boost::json::object{{"hit_rate", way.hit_rate},
+                              {"hits", way.counts.hits},
+                              {"misses", way.counts.misses},
+                              {"lanes_moved", way.counts.lanes_moved},
+                              {"latency_ms", to_json(way.latency_ms)},
+                              {"killed_between_leases", killed(way.between)},
+                              {"killed_holding_leases", killed(way.holding)}};
+    }
+    object["workers"] = bench.workers;
+    object["instances"] = bench.instances;
+    object["messages"] = bench.messages;
+    object["history"] = bench.history;
+    object["spacing_ms"] = bench.spacing.count();
+    object["idle_timeout_ms"] = bench.idle_timeout.count();
+    object["turn_lease_ms"] = bench.turn_lease.count();
+    object["grace_ms"] = bench.grace.count();
+    output.object(object);
+    return Exit::done;
+  }
+  std::vector<std::vector<std::string>> rows = {{"STRATEGY", "HITS", "LANES MOVED", "P50 MS",
+                                                 "P99 MS", "KILLED WITHOUT LEASES: MS (REPLAYED)",
+                                                 "WITH LEASES"}};
+  const auto killed = [](const RoutingReport::Killed& one) {
+    return fmt::format("{:.0f} ({})", one.slowest_ms, one.replayed);
+  };
+  for (const RoutingReport::Way& way : report.ways) {
+    rows.push_back(
+        {std::string(name_of(way.strategy)), fmt::format("{:.1f} %", 100 * way.hit_rate),
+         fmt::format("{}", way.counts.lanes_moved), fmt::format("{:.2f}", way.latency_ms.p50),
+         fmt::format("{:.2f}", way.latency_ms.p99), killed(way.between), killed(way.holding)});
+  }
+  output.text(table(rows));
+  output.text(fmt::format(
+      "{} processes, {} instances with {} events and {} messages each, {} apart; leases are kept "
+      "for {} and last for {}, lanes wait for {}\n",
+      bench.workers, bench.instances, bench.history, bench.messages, format_duration(bench.spacing),
+      format_duration(bench.idle_timeout), format_duration(bench.turn_lease),
+      format_duration(bench.grace)));
+  return Exit::done;
+}
+
+Exit run_routing(const BenchWorkflowOptions& given, Output& output) {
+  RoutingBenchOptions bench;
+  if (given.store != default_store) bench.store = given.store;
+  if (given.strategy) bench.strategies = {*given.strategy};
+  bench.workers = given.workers.value_or(bench.workers);
+  bench.instances = given.instances.value_or(bench.instances);
+  bench.history = given.history.value_or(bench.history);
+  bench.messages = given.messages.value_or(bench.messages);
+  bench.spacing = given.spacing.value_or(bench.spacing);
+  bench.idle_timeout = given.idle_timeout.value_or(bench.idle_timeout);
+  bench.turn_lease = given.turn_lease.value_or(bench.turn_lease);
+  bench.grace = given.grace.value_or(bench.grace);
+  bench.keep = given.bench.keep;
+  Result<RoutingReport> report;
+  {
+    const ProgressLine line;
+    report = bench_routing(bench, line.progress());
+  }
+  if (!report) return fail(report.error());
+  return print_routing(bench, *report, output);
+}
+
+struct BenchWorkerOptions : Common {
+  std::string owner = {};
+  std::optional<Routing> strategy = {};
+  std::optional<Duration> idle_timeout = {};
+  std::optional<Duration> turn_lease = {};
+  std::optional<Duration> grace = {};
+  std::optional<Duration> heartbeat = {};
+};
+
+void declare_worker(CLI::App& app, BenchWorkerOptions& options) {
+  app.group("");  // the benchmark starts it, and nobody else
+  add_text(app, "--owner", options.owner, "NAME", "Its name among the workers");
+  add_duration(app, "--heartbeat", options.heartbeat, "How often it says that it lives");
+  declare_routing(app, options);
+}
+
+Exit run_worker(const BenchWorkerOptions& given, Output&) {
+  RoutingWorkerOptions worker;
+  worker.owner = given.owner;
+  worker.strategy = given.strategy.value_or(worker.strategy);
+  worker.idle_timeout = given.idle_timeout.value_or(worker.idle_timeout);
+  worker.turn_lease = given.turn_lease.value_or(worker.turn_lease);
+  worker.grace = given.grace.value_or(worker.grace);
+  worker.heartbeat = given.heartbeat.value_or(worker.heartbeat);
+  const auto done = run_routing_worker(worker);
+  return done ? Exit::done : fail(done.error());
+}
+
 Exit run_workflow(const BenchWorkflowOptions& given, Output& output) {
+  if (given.bench.scenario == "routing") return run_routing(given, output);
   for (const char* scenario : {"trickle", "cached-turn", "live"}) {
     if (given.bench.scenario == scenario) return run_cache(given, output);
   }
   WorkflowBenchOptions bench = given.bench;
   bench.cache = !given.no_cache;
+  bench.routing = given.strategy.value_or(bench.routing);
   if (given.store != default_store) bench.store = given.store;
   if (given.duration) bench.duration = *given.duration;
   if (given.delay) bench.delay = *given.delay;
@@ -385,6 +517,11 @@ void add_bench_commands(Family program) {
            "  strand bench workflow --scenario trickle --history 1000 --messages 10 -o json\n"
            "  strand bench workflow --scenario fanout5 --delay 10ms --inflight 20 -o json"},
       declare_workflow, run_workflow);
+  add_command<BenchWorkerOptions>(bench,
+                                  {.name = "routing-worker",
+                                   .what = "A worker process of the scenario routing.",
+                                   .example = "  strand bench workflow --scenario routing"},
+                                  declare_worker, run_worker);
 }
 
 }  // namespace strand::cli

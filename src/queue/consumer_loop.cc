@@ -179,6 +179,7 @@ void Consumer::Loop::release_unbegun(Afterwards& afterwards) {
 }
 
 void Consumer::Loop::release(const HeldPointer& held) {
+  if (stopping_) held->hint.reset();  // nobody shall wait for one that goes
   held->settle = settle_nothing(*held);
   held->rest.reset();
   held->durability = Durability::async;

@@ -104,6 +104,11 @@ Settle settle_success(const HeldLane& held, std::span<const Message> messages, c
     settle.then = Settle::Then::park;
     settle.park_reason = fit_reason(*held.park);
   }
+  // While the lease goes on, nobody else can have the lane anyhow. Should the holder die with it,
+  // the lane must not wait for the lease, and then for the dead once more.
+  if (held.hint && settle.then == Settle::Then::keep) {
+    settle.owner_hint = OwnerHint{.owner = held.hint->owner};
+  }
   return settle;
 }
 

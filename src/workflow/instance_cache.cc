@@ -8,6 +8,17 @@
 
 namespace strand::workflow {
 
+namespace {
+
+// An instance that was removed and started again counts its executions anew: only the name of the
+// run is never used again.
+bool same_run(const Instance& instance, const History& history) {
+  const auto first = decode_event(history.events.front());
+  return first && first->detail("run") == instance.run();
+}
+
+}  // namespace
+
 bool is_current(const Resident& resident, const Lease& lease, bool first_of_lease) {
   const Instance& instance = *resident.instance;
   // Under one lease nobody else can append.
@@ -15,14 +26,19 @@ bool is_current(const Resident& resident, const Lease& lease, bool first_of_leas
   if (!lease.history || lease.history->events.empty()) return false;
   const Execution& execution = lease.history->execution;
   if (STRAND_PLANTED("cache-trusts-the-length")) return execution.length == instance.length();
-  // An instance that was removed and started again counts its executions anew: only the name of the
-  // run is never used again.
   if (execution.outcome || execution.number != instance.identity().execution ||
       execution.length != instance.length()) {
     return STRAND_PLANTED("cache-trusts-everybody") && execution.length >= instance.length();
   }
-  const auto first = decode_event(lease.history->events.front());
-  return first && first->detail("run") == instance.run();
+  return same_run(instance, *lease.history);
+}
+
+bool ran_elsewhere(const Resident& resident, const Lease& lease) {
+  const Instance& instance = *resident.instance;
+  if (!lease.history || lease.history->events.empty()) return false;
+  const Execution& execution = lease.history->execution;
+  return !execution.outcome && execution.number == instance.identity().execution &&
+         execution.length > instance.length() && same_run(instance, *lease.history);
 }
 
 std::unique_ptr<Resident> InstanceCache::take(const std::string& id) {

@@ -29,6 +29,9 @@ struct Resident {
 // Whether it stands for what the lease has: nothing was appended since, by anybody.
 bool is_current(const Resident& resident, const Lease& lease, bool first_of_lease);
 
+// If not: whether that is because another worker has gone on with it, and no client has ended it.
+bool ran_elsewhere(const Resident& resident, const Lease& lease);
+
 // Instances between two turns, by id. One that is in a turn is not here.
 //
 // Threads: every method may be called concurrently.

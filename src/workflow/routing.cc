@@ -104,23 +104,27 @@ std::vector<std::string> Router::workers() const {
 
 std::optional<OwnerHint> Router::hint_for(std::string_view id, bool in_memory) const {
   const Duration kept = cache_.idle_timeout + cache_.unleased_timeout;
+  const auto hint = [&](const std::string& owner, Duration valid_for) {
+    return OwnerHint{.owner = owner, .valid_for = valid_for, .grace = options_.grace};
+  };
   switch (options_.strategy) {
     case Routing::none:
       return std::nullopt;
     case Routing::affinity:
-      return OwnerHint{.owner = owner_, .valid_for = options_.max_age, .grace = options_.grace};
+      return hint(owner_, options_.max_age);
+    case Routing::automatic:
+      if (!has_company_) return std::nullopt;
+      [[fallthrough]];
     case Routing::cache_aware:
-      // Or nobody any more.
-      return OwnerHint{.owner = owner_,
-                       .valid_for = in_memory ? kept : Duration{0},
-                       .grace = in_memory ? options_.grace : Duration{0}};
+      if (in_memory) return hint(owner_, kept);
+      return OwnerHint{.owner = owner_};  // nobody any more
     case Routing::consistent_hash:
       break;
   }
   const std::lock_guard lock(mutex_);
   const std::string* const chosen = choose_worker(workers_, id);
   if (chosen == nullptr) return std::nullopt;
-  return OwnerHint{.owner = *chosen, .valid_for = kept, .grace = options_.grace};
+  return hint(*chosen, kept);
 }
 
 }  // namespace strand::workflow

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,23 +37,27 @@ class Router {
 
   void start();
   void stop();
+  // Says that this worker lives, and looks who else does. Between start() and stop() the thread
+  // does that.
+  void beat();
 
   // For an instance whose turn ends, and that stays in this worker's memory or does not.
   [[nodiscard]] std::optional<OwnerHint> hint_for(std::string_view id, bool in_memory) const;
+  // Another worker has run an instance that this one had in memory.
+  void note_moved() { has_company_ = true; }
   [[nodiscard]] const std::string& owner() const { return owner_; }
   // Those that live, as far as this one knows.
   [[nodiscard]] std::vector<std::string> workers() const;
 
  private:
   void run(Duration next);  // when it has to say so again
-  // Says that this one lives, and looks who else does.
-  void beat();
 
   Store& store_;
   const RoutingOptions options_;
   const InstanceCacheOptions cache_;
   const std::string owner_;
   const std::shared_ptr<Clock> clock_;
+  std::atomic<bool> has_company_ = false;
   mutable std::mutex mutex_;
   std::vector<std::string> workers_;
   base::Alarm alarm_;

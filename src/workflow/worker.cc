@@ -167,6 +167,7 @@ class WorkflowWorker::Parts {
     if (resident && !is_current(*resident, lease, work.first_of_lease())) {
       cache_.count(Eviction::lease);
       ++counts_.lanes_moved;
+      if (ran_elsewhere(*resident, lease)) router_.note_moved();
       resident.reset();
     }
     if (resident) {

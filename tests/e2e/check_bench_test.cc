@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 
 #include "e2e/program.h"
+#include "postgres/server.h"
 #include "store/engine/records.h"
 #include "store/open.h"
 
@@ -129,6 +130,41 @@ TEST_F(Program, A_benchmark_shows_what_instances_in_memory_save) {
                           "--cached", "10", "--duration", "30ms", "--allow-memory-filesystem"});
   EXPECT_LE(live.at("many").at("cache_bytes_max").to_number<double>(),
             live.at("max_memory").to_number<double>());
+}
+
+TEST_F(Program, A_benchmark_of_routing_needs_a_store_that_several_processes_can_open) {
+  EXPECT_THAT(refused(1, {"bench", "workflow", "--scenario", "routing"}),
+              HasSubstr("can be opened by one only"));
+  EXPECT_THAT(refused(1, {"bench", "workflow", "--scenario", "routing", "--store",
+                          "postgres://localhost/none", "--spacing", "10ms"}),
+              HasSubstr("--spacing must be more than --idle-timeout (200ms)"));
+  EXPECT_THAT(refused(2, {"bench", "workflow", "--strategy", "best"}), HasSubstr("cache_aware"));
+  EXPECT_THAT(ok({"bench", "--help"}), testing::Not(HasSubstr("routing-worker")));
+  EXPECT_THAT(refused(2, {"bench", "que"}), testing::Not(HasSubstr("routing-worker")));
+}
+
+TEST_F(Program, A_benchmark_counts_how_many_messages_find_their_instance_in_memory) {
+  if (const auto reason = postgres::TestServer::missing()) GTEST_SKIP() << *reason;
+  const auto report = json({"bench",          "workflow",
+                            "--scenario",     "routing",
+                            "--store",        postgres::shared_server().fresh_database(),
+                            "--strategy",     "cache_aware",
+                            "--workers",      "3",
+                            "--instances",    "6",
+                            "--messages",     "3",
+                            "--spacing",      "150ms",
+                            "--idle-timeout", "50ms",
+                            "--turn-lease",   "500ms"});
+  EXPECT_THAT(names_of(report),
+              ElementsAre("cache_aware", "workers", "instances", "messages", "history",
+                          "spacing_ms", "idle_timeout_ms", "turn_lease_ms", "grace_ms"));
+  const auto& way = report.at("cache_aware").as_object();
+  EXPECT_THAT(names_of(way), ElementsAre("hit_rate", "hits", "misses", "lanes_moved", "latency_ms",
+                                         "killed_between_leases", "killed_holding_leases"));
+  EXPECT_EQ(count(way, "hits") + count(way, "misses"), 18U);
+  EXPECT_GT(count(way, "hits"), 0U);
+  for (const char* killed : {"killed_between_leases", "killed_holding_leases"})
+    EXPECT_GT(way.at(killed).at("slowest_ms").to_number<double>(), 0) << killed;
 }
 
 TEST_F(Program, A_benchmark_refuses_a_store_that_exists_and_a_disk_that_is_none) {

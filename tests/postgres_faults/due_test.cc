@@ -1,7 +1,9 @@
 // What one process does while another one applies what is due.
 
 #include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -107,6 +109,47 @@ TEST_F(DueElsewhere, What_has_expired_is_not_handed_out_before_it_is_swept) {
   const QueueStats stats = (*store)->stats("work").value();
   EXPECT_EQ(stats.expired, 3);
   EXPECT_EQ(stats.live(), 1);
+}
+
+// Nothing is written then that could tell: somebody has to look at the clock.
+TEST_F(DueElsewhere, The_end_of_a_grace_wakes_those_who_watch_the_queue_soon) {
+  const auto store = open(url());
+  ASSERT_TRUE(store) << store.error().message;
+  send(**store, "first");
+  const auto leases = (*store)->lease({.queue = "work", .owner = "me"});
+  ASSERT_TRUE(leases) << leases.error().message;
+  Transaction ack;
+  Settle& settle = ack.settles.emplace_back();
+  settle.token = leases->front().token;
+  settle.outcomes.push_back({.id = leases->front().messages.front().id});
+  settle.owner_hint = OwnerHint{.owner = "me", .valid_for = 1min, .grace = 1s};
+  ASSERT_TRUE((*store)->apply(ack));
+
+  const auto other = open(url());
+  ASSERT_TRUE(other) << other.error().message;
+  std::mutex mutex;
+  std::condition_variable called;
+  bool may_have = true;
+  const Watch watch = (*other)->watch(WatchQueue{"work"}, [&] {
+    const std::lock_guard lock(mutex);
+    may_have = true;
+    called.notify_one();
+  });
+  send(**store, "second");
+  const auto begin = std::chrono::steady_clock::now();
+  bool found = false;
+  while (!found) {
+    {
+      std::unique_lock lock(mutex);
+      ASSERT_TRUE(called.wait_for(lock, 60s, [&] { return may_have; }));
+      may_have = false;
+    }
+    const auto theirs = (*other)->lease({.queue = "work", .owner = "other"});
+    ASSERT_TRUE(theirs) << theirs.error().message;
+    found = !theirs->empty();
+  }
+  // A sweep every ten seconds would have come across it as well.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
 }
 
 }  // namespace

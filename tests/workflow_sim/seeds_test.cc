@@ -55,25 +55,30 @@ TEST(WorkflowSim, Whatever_happens_every_instance_ends_and_replays) {
     sum.stale += tally.stale;
     sum.checkpoints += tally.checkpoints;
     sum.trimmed += tally.trimmed;
+    sum.hints += tally.hints;
+    sum.hidden += tally.hidden;
+    sum.deaths += tally.deaths;
   }
   if (one > 0) return;
   // A run in which nothing happens proves nothing.
   for (const std::uint64_t each :
-       {sum.lost_turns, sum.late_commits, sum.restarts, sum.parked, sum.sagas_completed,
-        sum.sagas_undone, sum.children, sum.completed, sum.failed, sum.cancelled, sum.terminated,
-        sum.cache_hits, sum.unleased_hits, sum.cache_misses, sum.stale, sum.checkpoints,
-        sum.trimmed}) {
+       {sum.lost_turns,      sum.late_commits, sum.restarts,   sum.parked,
+        sum.sagas_completed, sum.sagas_undone, sum.children,   sum.completed,
+        sum.failed,          sum.cancelled,    sum.terminated, sum.cache_hits,
+        sum.unleased_hits,   sum.cache_misses, sum.stale,      sum.checkpoints,
+        sum.trimmed,         sum.hints,        sum.hidden,     sum.deaths}) {
     EXPECT_GT(each, count / 50);
   }
   fmt::print(
       "{} seeds: {} turns, {} lost, {} commits too late, {} attempts, {} restarts, {} parked, {} "
       "sagas completed, {} undone, {} children, {} completed, {} failed, {} cancelled, {} "
       "terminated, {} events, {} prefixes; instances in memory: {} hits under the same lease, {} "
-      "under another, {} misses, {} stale; {} checkpoints, {} histories trimmed\n",
+      "under another, {} misses, {} stale; {} checkpoints, {} histories trimmed; {} hints, {} "
+      "lanes hidden by one, {} workers dead\n",
       count, sum.turns, sum.lost_turns, sum.late_commits, sum.attempts, sum.restarts, sum.parked,
       sum.sagas_completed, sum.sagas_undone, sum.children, sum.completed, sum.failed, sum.cancelled,
       sum.terminated, sum.events, sum.prefixes, sum.cache_hits, sum.unleased_hits, sum.cache_misses,
-      sum.stale, sum.checkpoints, sum.trimmed);
+      sum.stale, sum.checkpoints, sum.trimmed, sum.hints, sum.hidden, sum.deaths);
 }
 
 }  // namespace

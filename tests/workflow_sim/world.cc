@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -45,17 +46,42 @@ class NobodyOutside final : public Outside {
 
 World::World(std::uint64_t seed)
     : seed_(seed), random_(seed), url_("memory:workflow-sim-" + std::to_string(seed)) {
+  draw_workers();
   open();
-  for (auto& cache : caches_) {
+}
+
+// Usually all are told the same about routing; sometimes each something else.
+void World::draw_workers() {
+  constexpr Routing strategies[] = {Routing::none, Routing::automatic, Routing::affinity,
+                                    Routing::cache_aware, Routing::consistent_hash};
+  const auto draw = [&] {
+    return RoutingOptions{.strategy = strategies[random_.below(std::size(strategies))],
+                          .max_age = Duration{random_.between(1, 60'000)},
+                          .grace = Duration{random_.between(1, 1000)}};
+  };
+  const RoutingOptions common = draw();
+  const bool alike = !random_.one_in(4);
+  for (std::size_t i = 0; i < workers; ++i) {
     InstanceCacheOptions options;
     if (random_.one_in(3)) options.max_instances = 1;  // it evicts all the time
-    cache = std::make_unique<InstanceCache>(options, clock_);
+    crew_[i].owner = "worker-" + std::to_string(i);
+    crew_[i].routing = alike ? common : draw();
+    crew_[i].cache = std::make_unique<InstanceCache>(options, clock_);
   }
+}
+
+void World::make_router(std::size_t worker) {
+  Worker& one = crew_[worker];
+  one.router =
+      std::make_unique<Router>(*store_, one.routing, InstanceCacheOptions{}, one.owner, clock_);
+  if (one.routing.strategy == Routing::consistent_hash) one.router->beat();
 }
 
 World::~World() = default;
 
 void World::open() {
+  for (Worker& one : crew_)
+    one.router.reset();
   turns_.reset();
   workflows_.reset();
   store_.reset();
@@ -69,6 +95,8 @@ void World::open() {
   turns.checkpoints.prune = !random_.one_in(4);
   turns_ = std::make_unique<Turns>(*store_, registry, turns);
   workflows_ = std::make_unique<Workflows>(must(Workflows::open(*store_)));
+  for (std::size_t i = 0; i < workers; ++i)
+    make_router(i);
 }
 
 void World::complain(std::string text) {
@@ -96,15 +124,71 @@ void World::start_instances() {
 // --- Workers ---
 
 bool World::lease_turn() {
+  const std::size_t worker = random_.below(workers);
+  auto leases = lease_as(crew_[worker].owner, 1);
+  for (Lease& lease : leases)
+    turns_held_.push_back({.lease = std::move(lease), .worker = worker});
+  if (leases.empty()) tally_.hidden += ready_instances().size();
+  return !leases.empty();
+}
+
+std::vector<Lease> World::lease_as(const std::string& owner, std::uint32_t lanes) {
   LeaseRequest request{.queue = "workflow"};
   request.labels = {program.definition()->label()};
-  request.messages = static_cast<std::uint32_t>(calm_ ? 1000 : 1 + random_.below(4));
+  request.owner = owner;
+  request.lanes = lanes;
+  const std::uint64_t messages = lanes > 1 || calm_ ? 1000 : 1 + random_.below(4);
+  request.messages = static_cast<std::uint32_t>(messages);
   request.lease = 5s;
   request.history_from = 0;
-  auto leases = must(store_->lease(request));
-  for (Lease& lease : leases)
+  return must(store_->lease(request));
+}
+
+std::set<std::string> World::ready_instances() {
+  std::set<std::string> ids;
+  const auto ready =
+      must(store_->peek({.queue = "workflow", .state = MessageState::ready, .limit = 1000}));
+  for (const PeekedMessage& message : ready.items) {
+    if (message.label == program.definition()->label()) ids.insert(message.key.value_or(""));
+  }
+  return ids;
+}
+
+void World::check_grace() {
+  constexpr std::uint32_t all = 1000;
+  const std::set<std::string> ready = ready_instances();
+  clock_->advance(Limits{}.owner_grace_max);
+  for (Lease& lease : lease_as("a stranger", all))
     turns_held_.push_back({.lease = std::move(lease), .worker = random_.below(workers)});
-  return !leases.empty();
+  for (std::size_t i = 0; i < workers; ++i) {
+    // What has become ready meanwhile may wait a little longer.
+    for (Lease& lease : lease_as(crew_[i].owner, all)) {
+      if (ready.contains(*lease.key)) {
+        complain(fmt::format("the lane of {} waits for {} beyond its grace", *lease.key,
+                             crew_[i].owner));
+      }
+      turns_held_.push_back({.lease = std::move(lease), .worker = i});
+    }
+  }
+  // Nor does anything wait for those who are dead.
+  for (const std::string& id : ready_instances()) {
+    if (ready.contains(id)) complain("nobody can have the lane of " + id);
+  }
+}
+
+void World::pass(Duration time) {
+  clock_->advance(time);
+  for (const Worker& one : crew_) {
+    if (one.routing.strategy == Routing::consistent_hash && !random_.one_in(4)) one.router->beat();
+  }
+}
+
+// Another one comes in its place. It has another name: what waits for this one waits in vain.
+void World::kill_worker(std::size_t worker) {
+  Worker& one = crew_[worker];
+  one.cache->clear();
+  one.owner = fmt::format("worker-{}-{}", worker, ++tally_.deaths);
+  make_router(worker);
 }
 
 bool World::lease_activity() {
@@ -117,9 +201,11 @@ bool World::lease_activity() {
 
 void World::decide_turn(Held& held) {
   if (held.lease.messages.empty()) return;
-  auto resident = caches_[held.worker]->take(*held.lease.key);
+  Worker& worker = crew_[held.worker];
+  auto resident = worker.cache->take(*held.lease.key);
   if (resident && !is_current(*resident, held.lease, held.first)) {
     ++tally_.stale;
+    if (ran_elsewhere(*resident, held.lease)) worker.router->note_moved();
     resident.reset();
   }
   Result<TurnResult> turn;
@@ -149,6 +235,16 @@ void World::decide_turn(Held& held) {
   held.decided = settle_turn(*turn, held.lease);
   if (keeps && random_.one_in(2)) held.decided->settles.front().then = Settle::Then::keep;
   held.after = std::move(turn->instance);
+  if (held.after) note_hint(held.worker, held, turn->left.empty());
+}
+
+// As a worker does, but that some leave a hint on lanes that they keep.
+void World::note_hint(std::size_t worker, Held& held, bool in_memory) {
+  Settle& settle = held.decided->settles.front();
+  settle.owner_hint = crew_[worker].router->hint_for(*held.lease.key, in_memory);
+  if (!settle.owner_hint) return;
+  if (settle.then == Settle::Then::keep && random_.one_in(2)) settle.owner_hint->valid_for = 0ms;
+  tally_.hints += settle.owner_hint->valid_for > 0ms ? 1 : 0;
 }
 
 void World::pull_turn(Held& held) {
@@ -163,8 +259,8 @@ bool World::commit_turn(Held& held) {
   const bool kept = held.decided->settles.front().then == Settle::Then::keep;
   if (!commit(held)) return true;
   if (held.after) {
-    caches_[held.worker]->put(*held.lease.key,
-                              std::make_unique<Resident>(std::move(held.after), held.lease.token));
+    crew_[held.worker].cache->put(
+        *held.lease.key, std::make_unique<Resident>(std::move(held.after), held.lease.token));
   }
   if (!kept) return true;
   held.decided.reset();
@@ -215,12 +311,12 @@ bool World::commit(Held& held) {
 // --- Chaos ---
 
 void World::some_accident() {
-  switch (random_.below(5)) {
+  switch (random_.below(6)) {
     case 0:  // time passes, and leases run out
-      clock_->advance(Duration{random_.between(1, 7000)});
+      pass(Duration{random_.between(1, 7000)});
       break;
     case 1:
-      clock_->advance(Duration{random_.between(1, 300)});
+      pass(Duration{random_.between(1, 300)});
       break;
     case 2:  // the store is restarted, or its process killed
       if (!random_.one_in(4)) break;
@@ -231,7 +327,10 @@ void World::some_accident() {
       tally_.lost_turns += turns_held_.size();
       turns_held_.clear();
       activities_held_.clear();
-      caches_[random_.below(workers)]->clear();
+      kill_worker(random_.below(workers));
+      break;
+    case 4:
+      if (random_.one_in(4)) check_grace();
       break;
     default:
       resume_parked();
@@ -353,7 +452,7 @@ void World::calm() {
     idle = over && !busy ? idle + 1 : 0;
     if (idle > 3) return;
     if (round % 4 == 0) send_events();
-    clock_->advance(6s);
+    pass(6s);
   }
   if (!complaints_.empty()) return;
   for (const InstanceInfo& info : instances()) {

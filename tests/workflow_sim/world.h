@@ -12,6 +12,7 @@
 
 #include "sim/random.h"
 #include "workflow/instance_cache.h"
+#include "workflow/routing.h"
 #include "workflow/turn.h"
 #include "workflow_sim/program.h"
 
@@ -51,6 +52,9 @@ class World {
     std::uint64_t stale = 0;        // was in memory, and true no more
     std::uint64_t checkpoints = 0;  // that are left at the end
     std::uint64_t trimmed = 0;      // histories
+    std::uint64_t hints = 0;        // given to a worker
+    std::uint64_t hidden = 0;       // lanes that a worker did not get because of one
+    std::uint64_t deaths = 0;       // of workers, to whom hints are left
   };
   [[nodiscard]] const Tally& tally() const { return tally_; }
 
@@ -66,6 +70,8 @@ class World {
   };
 
   void open();
+  void draw_workers();
+  void make_router(std::size_t worker);
   void start_instances();
   void chaos();
   void calm();
@@ -77,6 +83,15 @@ class World {
   void check_leftovers();
 
   bool lease_turn();
+  std::vector<Lease> lease_as(const std::string& owner, std::uint32_t lanes);
+  // Those that could be leased, but for hints.
+  std::set<std::string> ready_instances();
+  void note_hint(std::size_t worker, Held& held, bool in_memory);
+  // Time passes, and workers say that they live, if they are not too slow for it.
+  void pass(Duration time);
+  void kill_worker(std::size_t worker);
+  // However dead or slow the one is for whom a lane waits: after the grace anybody has it.
+  void check_grace();
   bool lease_activity();
   // A worker that has kept a lane looks whether it has messages.
   void pull_turn(Held& held);
@@ -102,7 +117,13 @@ class World {
   std::unique_ptr<Workflows> workflows_;
   // Each worker that runs turns has instances in memory, as many as there are.
   static constexpr std::size_t workers = 3;
-  std::array<std::unique_ptr<workflow::InstanceCache>, workers> caches_;
+  struct Worker {
+    std::string owner = {};
+    RoutingOptions routing = {};
+    std::unique_ptr<workflow::InstanceCache> cache = {};
+    std::unique_ptr<workflow::Router> router = {};
+  };
+  std::array<Worker, workers> crew_;
   std::vector<Held> turns_held_;
   std::vector<Held> activities_held_;
   bool calm_ = false;

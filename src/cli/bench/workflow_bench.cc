@@ -59,7 +59,7 @@ class Scenario {
     return failure(
         Errc::invalid_argument,
         fmt::format("there is no scenario '{}'; there are sequence5, fanout5 and one, and "
-                    "for instances in memory trickle, cached-turn and live",
+                    "for instances in memory trickle, cached-turn, live and routing",
                     base::printable(name)));
   }
 
@@ -225,6 +225,7 @@ Result<WorkflowBenchReport> bench_workflow(const WorkflowBenchOptions& options,
   working.turn_workers = options.turn_workers;
   working.activity_workers = options.activity_workers;
   working.cache.enabled = options.cache;
+  working.routing.strategy = options.routing;
   auto worker = WorkflowWorker::start(**store, std::move(working));
   if (!worker) return std::unexpected(std::move(worker.error()));
   const auto workflows = Workflows::open(**store);

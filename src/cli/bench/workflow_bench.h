@@ -4,6 +4,7 @@
 #include <string>
 
 #include <strand/error.h>
+#include <strand/routing.h>
 #include <strand/time.h>
 
 #include "cli/bench/queue_bench.h"
@@ -20,6 +21,7 @@ struct WorkflowBenchOptions {
   unsigned turn_workers = 2;
   unsigned activity_workers = 2;
   bool cache = true;  // instances stay in memory between turns
+  Routing routing = RoutingOptions{}.strategy;
   bool memory_filesystem = false;
   bool keep = false;
 };

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <future>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,9 @@ using namespace std::chrono_literals;
 
 // How long to sleep at most: what other processes have made due sooner is seen then.
 constexpr Duration poll = 1s;
+// A lane with an owner hint became ready: how soon it is looked up when its grace ends. So often at
+// most, whatever the traffic.
+constexpr Duration glance_after = 100ms;
 // Backstop for notifications that went astray, and the pace of cleaning up.
 constexpr auto clean_every = 10s;
 // Waiting for the first connection of the listener.
@@ -83,6 +87,8 @@ Result<void> Upkeep::start() {
         if (!again) heard->set_value();
         again = true;
         store_.watches_.wake_all();
+        const std::lock_guard lock(mutex_);
+        urgent_ = true;
         alarm_.ring();
       });
   if (first.wait_for(patience) != std::future_status::ready) {
@@ -101,9 +107,15 @@ void Upkeep::hear(std::string_view payload) {
   const std::string_view rest = payload.substr(1);
   store::Wakes wakes;
   switch (payload.front()) {
-    case 'q':
+    case 'q': {
       wakes.queues.emplace_back(rest);
+      const std::lock_guard lock(mutex_);
+      if (hinted_ && !glance_at_) {
+        glance_at_ = std::chrono::steady_clock::now() + glance_after;
+        alarm_.ring();
+      }
       break;
+    }
     case 'l':
       wakes.lanes.push_back(Epoch{to_number(rest)});
       break;
@@ -117,6 +129,7 @@ void Upkeep::hear(std::string_view payload) {
       const std::lock_guard lock(mutex_);
       const Time due = time_at(static_cast<std::int64_t>(to_number(rest)));
       if (!sooner_ || due < *sooner_) sooner_ = due;
+      urgent_ = true;
       alarm_.ring();
       return;
     }
@@ -133,7 +146,20 @@ void Upkeep::run() {
       store_.watches_.wake_all();
     return;
   }
-  while (alarm_.sleep(serve())) {
+  while (sleep(serve())) {
+  }
+}
+
+bool Upkeep::sleep(Duration nap) {
+  using Clock = std::chrono::steady_clock;
+  auto end = Clock::now() + nap;
+  while (true) {
+    const auto left = std::chrono::ceil<Duration>(end - Clock::now());
+    if (!alarm_.sleep(std::max(left, Duration{0}))) return false;
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(urgent_, false)) return true;
+    if (glance_at_) end = std::min(end, *glance_at_);
+    if (Clock::now() >= end) return true;
   }
 }
 
@@ -145,13 +171,21 @@ Duration Upkeep::serve() {
   {
     const std::lock_guard lock(mutex_);
     sooner_.reset();
+    glance_at_.reset();
   }
   const std::int64_t from = store_.due_from();
   std::vector<Group> groups = {store_.catch_up(from)};
   Group look;
   store_.tell_time(look);
-  Statement next{.sql = "select next_due($1), now_ms()"};
-  next.params.int8(from);
+  // Nothing else tells of lanes that were hidden by their hints until now.
+  Statement next{.sql =
+                     "select next_due($1), now_ms(), "
+                     "exists (select 1 from lanes where hint_until is not null), "
+                     "array(select distinct q.name from lanes l join queues q on q.id = l.queue "
+                     "where l.turn is not null and l.hint_owner is not null "
+                     "and l.ready_since + l.hint_grace > $2 "
+                     "and l.ready_since + l.hint_grace <= now_ms())"};
+  next.params.int8(from).int8(shown_until_);
   look.push_back(std::move(next));
   groups.push_back(std::move(look));
   const auto now = std::chrono::steady_clock::now();
@@ -174,10 +208,17 @@ Duration Upkeep::serve() {
   const std::int64_t store_now = rows.int8(0, 1);
   const auto here = std::chrono::floor<Duration>(before).time_since_epoch().count();
   store_.ahead_ms_ = store_now - here;
+  shown_until_ = store_now;
+  if (auto shown = rows.bytes_array(0, 3); !shown.empty()) {
+    store::Wakes wakes;
+    wakes.queues = std::move(shown);
+    store_.watches_.wake(wakes);
+  }
   store_.note_caught_up(results[0]);
   const bool all = results[0] && !results[0]->back().is_null(0, 0);
-  if (!all) return 1ms;
   const std::lock_guard lock(mutex_);
+  hinted_ = rows.boolean(0, 2);
+  if (!all) return 1ms;
   Duration nap = poll;
   if (const auto due = rows.maybe_int8(0, 0)) nap = std::min(nap, Duration{*due - store_now});
   if (sooner_) nap = std::min(nap, Duration{milliseconds(*sooner_) - store_now});

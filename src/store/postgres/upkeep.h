@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,6 +37,8 @@ class Upkeep {
   void run();
   // Applies what is due, and says when to look again.
   Duration serve();
+  // Sleeps for so long, or until there is a reason to look. False: stopped.
+  bool sleep(Duration nap);
   Result<void> connect();
 
   PostgresStore& store_;
@@ -44,6 +47,12 @@ class Upkeep {
   base::Alarm alarm_;
   std::mutex mutex_;
   std::optional<Time> sooner_;  // something is due then, said another process
+  // Lanes have owner hints, so that one may have become ready that is hidden for its grace. Then
+  // somebody has to look when that ends, and look soon to know when.
+  bool hinted_ = false;
+  std::optional<std::chrono::steady_clock::time_point> glance_at_;
+  bool urgent_ = false;           // rung for another reason
+  std::int64_t shown_until_ = 0;  // lanes whose grace ended until then have been told of
   std::chrono::steady_clock::time_point cleaned_at_{};
   std::shared_ptr<void> clock_handle_;
   std::thread thread_;

@@ -25,7 +25,7 @@ begin
                (select min(ttl_at) from messages where ttl_at >= p_from),
                (select min(hint_until) from lanes where hint_until >= p_from),
                (select min(ready_since + hint_grace) from lanes
-                 where hint_until is not null and turn is not null
+                 where hint_owner is not null and turn is not null
                    and ready_since + hint_grace > now_ms()));
 end $$;
 
