@@ -217,7 +217,8 @@ void declare_workflow(CLI::App& app, BenchWorkflowOptions& options) {
   add_text(
       app, "--scenario", bench.scenario, "NAME",
       "sequence5: five activities one after another; fanout5: five at a time; one. Of instances in "
-      "memory: trickle, cached-turn, live, and of several processes routing (sequence5)");
+      "memory: trickle, cached-turn, live, without them checkpoint, and of several processes "
+      "routing (sequence5)");
   add_number<unsigned>(app, "--inflight", bench.inflight, 1,
                        "Instances that run at the same time (500)");
   add_duration(app, "--duration", options.duration, "Of the measurement (8s)");
@@ -228,7 +229,8 @@ void declare_workflow(CLI::App& app, BenchWorkflowOptions& options) {
   add_flag(app, "--no-cache", options.no_cache, "Replay in every turn");
   add_number<std::uint64_t>(
       app, "--history", options.history, 1,
-      "trickle, cached-turn, routing: events of an instance (1000, 10000, 60)");
+      "trickle, checkpoint, cached-turn, routing: events of an instance (1000, 1000, 10000, "
+      "60)");
   add_number<std::uint64_t>(app, "--messages", options.messages, 1,
                             "trickle, cached-turn, routing: messages to it (10, 500, 10)");
   add_duration(app, "--spacing", options.spacing,
@@ -244,7 +246,7 @@ void declare_workflow(CLI::App& app, BenchWorkflowOptions& options) {
   add_flag(app, "--keep", bench.keep, "Leave the store there");
 }
 
-Exit print_trickle(const TrickleReport& report, Output& output) {
+Exit print_trickle(const TrickleReport& report, std::string_view what, Output& output) {
   const auto way = [](const TrickleReport::Way& one) {
     return boost::json::object{{"replayed_events", std::llround(one.replayed_events)},
                                {"turns", std::llround(one.turns)},
@@ -259,10 +261,10 @@ Exit print_trickle(const TrickleReport& report, Output& output) {
     return Exit::done;
   }
   for (const auto& [name, one] : {std::pair{"with", &report.on}, std::pair{"without", &report.off}})
-    output.text(
-        fmt::format("{} instances in memory: {} events replayed in {} turns, {} "
-                    "bytes read; a message took {:.2f} ms (half)\n",
-                    name, one->replayed_events, one->turns, one->bytes_read, one->latency_ms.p50));
+    output.text(fmt::format(
+        "{} {}: {} events replayed in {} turns, {} "
+        "bytes read; a message took {:.2f} ms (half)\n",
+        name, what, one->replayed_events, one->turns, one->bytes_read, one->latency_ms.p50));
   return Exit::done;
 }
 
@@ -347,7 +349,12 @@ Exit run_cache(const BenchWorkflowOptions& given, Output& output) {
   if (scenario == "live") {
     return run(bench_live, [&](const auto& r) { return print_live(bench, r, output); });
   }
-  return run(bench_trickle, [&](const auto& r) { return print_trickle(r, output); });
+  if (scenario == "checkpoint") {
+    return run(bench_checkpoint,
+               [&](const auto& r) { return print_trickle(r, "checkpoints", output); });
+  }
+  return run(bench_trickle,
+             [&](const auto& r) { return print_trickle(r, "instances in memory", output); });
 }
 
 // --- routing ---
@@ -453,7 +460,7 @@ Exit run_worker(const BenchWorkerOptions& given, Output&) {
 
 Exit run_workflow(const BenchWorkflowOptions& given, Output& output) {
   if (given.bench.scenario == "routing") return run_routing(given, output);
-  for (const char* scenario : {"trickle", "cached-turn", "live"}) {
+  for (const char* scenario : {"trickle", "checkpoint", "cached-turn", "live"}) {
     if (given.bench.scenario == scenario) return run_cache(given, output);
   }
   WorkflowBenchOptions bench = given.bench;

@@ -123,6 +123,11 @@ TEST_F(Program, A_benchmark_shows_what_instances_in_memory_save) {
   EXPECT_GE(replayed.at("on").to_number<double>(), 120);
   EXPECT_LT(replayed.at("on").to_number<double>(), 130);
   EXPECT_GE(replayed.at("off").to_number<double>(), 480);
+  const auto checkpoint =
+      json({"bench", "workflow", "--scenario", "checkpoint", "--history", "1200", "--messages", "2",
+            "--spacing", "1ms", "--allow-memory-filesystem"});
+  EXPECT_GE(checkpoint.at("replayed_events").at("off").to_number<double>(), 2400);
+  EXPECT_LT(checkpoint.at("replayed_events").at("on").to_number<double>(), 1020);
   const auto turn = json({"bench", "workflow", "--scenario", "cached-turn", "--history", "300",
                           "--messages", "5", "--allow-memory-filesystem"});
   EXPECT_EQ(turn.at("bytes_ratio").to_number<double>(), 1);

@@ -89,15 +89,17 @@ class Stage {
   Result<std::unique_ptr<WorkflowWorker>> worker(InstanceCacheOptions cache,
                                                  CoalesceOptions coalesce = {}) {
     WorkflowWorkerOptions working;
-    working.workflows = {listening()};
+    working.workflows = {listening(), remembering()};
     working.cache = cache;
     working.coalesce = coalesce;
+    if (!checkpoints) working.checkpoints.when = {.every_events = {}, .every_bytes = {}};
     return WorkflowWorker::start(*metered_, std::move(working));
   }
 
   // With that many events.
-  Result<void> prepare(const std::string& id, std::uint64_t history) {
-    if (auto started = workflows_->start(listening(), id); !started) {
+  Result<void> prepare(const std::string& id, std::uint64_t history,
+                       const WorkflowType<int()>& type = listening()) {
+    if (auto started = workflows_->start(type, id); !started) {
       return std::unexpected(started.error());
     }
     if (history > 1) {
@@ -119,6 +121,8 @@ class Stage {
     return seconds_since(began);
   }
 
+  // Whether they are taken where the code offers them.
+  bool checkpoints = true;
   [[nodiscard]] MeteredStore& store() { return *metered_; }
   [[nodiscard]] Workflows& workflows() { return *workflows_; }
 
@@ -130,27 +134,42 @@ class Stage {
   std::optional<Workflows> workflows_;
 };
 
-Result<TrickleReport::Way> trickle(const CacheBenchOptions& options, bool on) {
-  const auto stage = Stage::make(options);
-  if (!stage) return std::unexpected(stage.error());
-  if (auto done = (*stage)->prepare("one", options.history); !done) {
-    return std::unexpected(done.error());
-  }
-  const std::uint64_t read_before = (*stage)->store().bytes();
-  auto worker = (*stage)->worker({.enabled = on}, {.enabled = on});
+Result<TrickleReport::Way> trickle(const CacheBenchOptions& options, Stage& stage,
+                                   InstanceCacheOptions cache, CoalesceOptions coalesce) {
+  const std::uint64_t read_before = stage.store().bytes();
+  auto worker = stage.worker(cache, coalesce);
   if (!worker) return std::unexpected(worker.error());
   Samples samples;
   for (std::uint64_t i = 0; i < options.messages; ++i) {
     if (i > 0) std::this_thread::sleep_for(options.spacing);
-    const auto took = (*stage)->send_one(**worker, "one");
+    const auto took = stage.send_one(**worker, "one");
     if (!took) return std::unexpected(took.error());
     samples.add(*took);
   }
   return TrickleReport::Way{
       .replayed_events = count_of(**worker, "strand_workflow_replayed_events_total"),
       .turns = count_of(**worker, "strand_workflow_turns_total"),
-      .bytes_read = (*stage)->store().bytes() - read_before,
+      .bytes_read = stage.store().bytes() - read_before,
       .latency_ms = samples.percentiles()};
+}
+
+Result<TrickleReport::Way> trickle_with_cache(const CacheBenchOptions& options, bool on) {
+  const auto stage = Stage::make(options);
+  if (!stage) return std::unexpected(stage.error());
+  if (auto done = (*stage)->prepare("one", options.history); !done) {
+    return std::unexpected(done.error());
+  }
+  return trickle(options, **stage, {.enabled = on}, {.enabled = on});
+}
+
+Result<TrickleReport::Way> trickle_with_checkpoints(const CacheBenchOptions& options, bool on) {
+  const auto stage = Stage::make(options);
+  if (!stage) return std::unexpected(stage.error());
+  (*stage)->checkpoints = on;
+  if (auto done = (*stage)->prepare("one", options.history, remembering()); !done) {
+    return std::unexpected(done.error());
+  }
+  return trickle(options, **stage, {.enabled = false}, {.enabled = false});
 }
 
 }  // namespace
@@ -158,11 +177,24 @@ Result<TrickleReport::Way> trickle(const CacheBenchOptions& options, bool on) {
 Result<TrickleReport> bench_trickle(const CacheBenchOptions& options, const Progress& progress) {
   TrickleReport report;
   progress("without instances in memory");
-  auto off = trickle(options, false);
+  auto off = trickle_with_cache(options, false);
   if (!off) return std::unexpected(off.error());
   report.off = *off;
   progress("with instances in memory");
-  auto on = trickle(options, true);
+  auto on = trickle_with_cache(options, true);
+  if (!on) return std::unexpected(on.error());
+  report.on = *on;
+  return report;
+}
+
+Result<TrickleReport> bench_checkpoint(const CacheBenchOptions& options, const Progress& progress) {
+  TrickleReport report;
+  progress("without checkpoints");
+  auto off = trickle_with_checkpoints(options, false);
+  if (!off) return std::unexpected(off.error());
+  report.off = *off;
+  progress("with checkpoints");
+  auto on = trickle_with_checkpoints(options, true);
   if (!on) return std::unexpected(on.error());
   report.on = *on;
   return report;

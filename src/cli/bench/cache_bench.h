@@ -10,7 +10,8 @@
 
 namespace strand::cli {
 
-// What instances in memory save: `strand bench workflow --scenario trickle|cached-turn|live`.
+// What instances in memory, and checkpoints, save:
+// `strand bench workflow --scenario trickle|checkpoint|cached-turn|live`.
 struct CacheBenchOptions {
   std::string store;  // as in QueueBenchOptions
   std::uint64_t history = 1000;
@@ -36,6 +37,10 @@ struct TrickleReport {
   Way off;
 };
 Result<TrickleReport> bench_trickle(const CacheBenchOptions& options, const Progress& progress);
+
+// --- checkpoint: the same with nothing in memory, and a code that offers checkpoints ---
+
+Result<TrickleReport> bench_checkpoint(const CacheBenchOptions& options, const Progress& progress);
 
 // --- cached-turn: turns of instances in memory, with a short and with a long history ---
 

@@ -14,6 +14,18 @@ const WorkflowType<int()>& listening() {
   return type;
 }
 
+const WorkflowType<int()>& remembering() {
+  static const WorkflowType<int()> type{"remembering", [](Workflow& wf) -> Task<int> {
+                                          int count = wf.restored<int>().value_or(0);
+                                          while (true) {
+                                            co_await wf.checkpoint(count);
+                                            co_await wf.event<Bytes>("word");
+                                            wf.set_status(std::to_string(++count));
+                                          }
+                                        }};
+  return type;
+}
+
 void add_word(Transaction& transaction, const std::string& id) {
   namespace wire = workflow::wire;
   Send& send = transaction.sends.emplace_back();

@@ -13,6 +13,9 @@ namespace strand::cli {
 // came.
 const WorkflowType<int()>& listening();
 
+// The same with checkpoints.
+const WorkflowType<int()>& remembering();
+
 // One more event for an instance.
 void add_word(Transaction& transaction, const std::string& id);
 // So many, without a sync.

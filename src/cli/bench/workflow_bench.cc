@@ -59,7 +59,7 @@ class Scenario {
     return failure(
         Errc::invalid_argument,
         fmt::format("there is no scenario '{}'; there are sequence5, fanout5 and one, and "
-                    "for instances in memory trickle, cached-turn, live and routing",
+                    "for instances in memory trickle, checkpoint, cached-turn, live and routing",
                     base::printable(name)));
   }
 
