@@ -1,0 +1,33 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include <librdkafka/rdkafka.h>
+
+namespace strand::kafka {
+
+// Frees what librdkafka hands out.
+struct Free {
+  void operator()(rd_kafka_t* client) const { rd_kafka_destroy(client); }
+  void operator()(rd_kafka_queue_t* queue) const { rd_kafka_queue_destroy(queue); }
+  void operator()(rd_kafka_error_t* error) const { rd_kafka_error_destroy(error); }
+  void operator()(rd_kafka_event_t* event) const { rd_kafka_event_destroy(event); }
+  void operator()(rd_kafka_message_t* message) const { rd_kafka_message_destroy(message); }
+  void operator()(rd_kafka_NewTopic_t* topic) const { rd_kafka_NewTopic_destroy(topic); }
+  void operator()(const rd_kafka_metadata_t* metadata) const {
+    rd_kafka_metadata_destroy(metadata);
+  }
+  void operator()(rd_kafka_topic_partition_list_t* list) const {
+    rd_kafka_topic_partition_list_destroy(list);
+  }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Free>;
+
+// A client of a broker. Throws std::runtime_error when librdkafka refuses a setting.
+Owned<rd_kafka_t> make_client(rd_kafka_type_t type,
+                              const std::map<std::string, std::string>& settings);
+
+}  // namespace strand::kafka
