@@ -155,8 +155,8 @@ void TestBroker::write_settings() const {
       {"log.cleaner.enable", "false"},
       {"log.index.size.max.bytes", "1048576"},
       // A broker that was killed may come back when its session has ended: soon.
-      {"broker.heartbeat.interval.ms", "200"},
-      {"broker.session.timeout.ms", "1000"},
+      {"broker.heartbeat.interval.ms", "100"},
+      {"broker.session.timeout.ms", "600"},
       {"controlled.shutdown.enable", "false"},
   };
   for (const auto& [name, value] : options_.settings)
@@ -194,7 +194,10 @@ void TestBroker::start() {
 
 void TestBroker::wait_until_ready() {
   const auto deadline = std::chrono::steady_clock::now() + 90s;
-  while (!ready()) {
+  const auto client = make_client(RD_KAFKA_PRODUCER, {{"bootstrap.servers", address()},
+                                                      {"reconnect.backoff.ms", "20"},
+                                                      {"reconnect.backoff.max.ms", "20"}});
+  while (!ready(client.get())) {
     if (::waitpid(pid_, nullptr, WNOHANG) == pid_) {
       pid_ = -1;
       throw std::runtime_error("Kafka did not start: " + log());
@@ -206,18 +209,13 @@ void TestBroker::wait_until_ready() {
 }
 
 // It answers, and it is ours: at its port there might be another one.
-bool TestBroker::ready() const {
-  const auto client = make_client(RD_KAFKA_PRODUCER, {{"bootstrap.servers", address()},
-                                                      {"reconnect.backoff.ms", "20"},
-                                                      {"reconnect.backoff.max.ms", "20"}});
+bool TestBroker::ready(rd_kafka_t* client) const {
   const rd_kafka_metadata_t* raw = nullptr;
-  if (rd_kafka_metadata(client.get(), 0, nullptr, &raw, 500) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    return false;
-  }
+  if (rd_kafka_metadata(client, 0, nullptr, &raw, 100) != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
   const Owned<const rd_kafka_metadata_t> metadata(raw);
-  char* id = rd_kafka_clusterid(client.get(), call_ms);
+  char* id = rd_kafka_clusterid(client, call_ms);
   const bool ours = id != nullptr && cluster_id_ == id;
-  rd_kafka_mem_free(client.get(), id);
+  rd_kafka_mem_free(client, id);
   return ours && metadata->broker_cnt == 1;
 }
 
@@ -278,7 +276,8 @@ std::vector<Stored> TestBroker::messages(const std::string& topic) const {
                                                       {"group.id", "strand-tests"},
                                                       {"enable.auto.commit", "false"},
                                                       {"enable.partition.eof", "true"},
-                                                      {"auto.offset.reset", "error"}});
+                                                      {"auto.offset.reset", "error"},
+                                                      {"fetch.wait.max.ms", "10"}});
   rd_kafka_poll_set_consumer(client.get());
   const std::vector<std::int32_t> partitions = partitions_of(client.get(), topic);
   const Owned<rd_kafka_topic_partition_list_t> wanted(
@@ -300,7 +299,6 @@ std::vector<Stored> TestBroker::messages(const std::string& topic) const {
       found.push_back(stored(*message));
     }
   }
-  rd_kafka_consumer_close(client.get());
   return found;
 }
 

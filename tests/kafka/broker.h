@@ -13,6 +13,8 @@
 
 #include "postgres/server.h"
 
+struct rd_kafka_s;
+
 namespace strand::kafka {
 
 struct BrokerOptions {
@@ -77,7 +79,7 @@ class TestBroker {
   void write_settings() const;
   void start_on_free_ports();
   void wait_until_ready();
-  [[nodiscard]] bool ready() const;
+  [[nodiscard]] bool ready(rd_kafka_s* client) const;
   void reap();
   [[nodiscard]] std::filesystem::path data() const { return folder_.path() / "data"; }
 

@@ -10,7 +10,10 @@ namespace strand::kafka {
 
 // Frees what librdkafka hands out.
 struct Free {
-  void operator()(rd_kafka_t* client) const { rd_kafka_destroy(client); }
+  // A consumer of ours is in no group that it would have to leave.
+  void operator()(rd_kafka_t* client) const {
+    rd_kafka_destroy_flags(client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+  }
   void operator()(rd_kafka_queue_t* queue) const { rd_kafka_queue_destroy(queue); }
   void operator()(rd_kafka_error_t* error) const { rd_kafka_error_destroy(error); }
   void operator()(rd_kafka_event_t* event) const { rd_kafka_event_destroy(event); }
