@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/alarm.h"
-#include "store/postgres/listener.h"
+#include "pq/listener.h"
 #include "store/postgres/location.h"
 
 namespace strand::postgres {

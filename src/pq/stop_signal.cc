@@ -1,4 +1,4 @@
-#include "store/postgres/stop_signal.h"
+#include "pq/stop_signal.h"
 
 #include <cerrno>
 #include <system_error>

@@ -1,4 +1,4 @@
-#include "store/postgres/listener.h"
+#include "pq/listener.h"
 
 #include <cerrno>
 #include <chrono>
@@ -10,8 +10,8 @@
 #include <poll.h>
 
 #include "base/assert.h"
-#include "store/postgres/backoff.h"
-#include "store/postgres/wire.h"
+#include "pq/backoff.h"
+#include "pq/wire.h"
 
 namespace strand::postgres {
 namespace {

@@ -1,4 +1,4 @@
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +10,8 @@
 #include <poll.h>
 
 #include "base/assert.h"
-#include "store/postgres/pipeline.h"
-#include "store/postgres/wire.h"
+#include "pq/pipeline.h"
+#include "pq/wire.h"
 
 namespace strand::postgres {
 namespace {

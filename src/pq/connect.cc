@@ -1,4 +1,4 @@
-#include "store/postgres/connect.h"
+#include "pq/connect.h"
 
 #include <algorithm>
 #include <array>

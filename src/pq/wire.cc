@@ -1,4 +1,4 @@
-#include "store/postgres/wire.h"
+#include "pq/wire.h"
 
 #include <algorithm>
 #include <array>

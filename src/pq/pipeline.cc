@@ -1,4 +1,4 @@
-#include "store/postgres/pipeline.h"
+#include "pq/pipeline.h"
 
 #include <algorithm>
 #include <utility>

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <thread>
 
-#include "store/postgres/connect.h"
-#include "store/postgres/stop_signal.h"
+#include "pq/connect.h"
+#include "pq/stop_signal.h"
 
 namespace strand::postgres {
 

@@ -7,7 +7,7 @@
 
 #include <libpq-fe.h>
 
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 
 namespace strand::postgres {
 

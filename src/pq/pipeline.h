@@ -12,8 +12,8 @@
 
 #include <libpq-fe.h>
 
-#include "store/postgres/connection.h"
-#include "store/postgres/wire.h"
+#include "pq/connection.h"
+#include "pq/wire.h"
 
 namespace strand::postgres {
 

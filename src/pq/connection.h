@@ -12,8 +12,8 @@
 #include <strand/error.h>
 #include <strand/time.h>
 
-#include "store/postgres/connect.h"
-#include "store/postgres/values.h"
+#include "pq/connect.h"
+#include "pq/values.h"
 
 namespace strand::postgres {
 
