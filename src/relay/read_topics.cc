@@ -35,22 +35,23 @@ std::unexpected<Error> refused(std::string_view what, rd_kafka_resp_err_t error)
                  fmt::format("{}: {}", what, rd_kafka_err2str(error)));
 }
 
+// The first of that name: the relay puts its own before those of the row.
 std::optional<std::string> header(const rd_kafka_message_t& message, const char* name) {
   rd_kafka_headers_t* headers = nullptr;
   const void* value = nullptr;
   std::size_t size = 0;
   if (rd_kafka_message_headers(&message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR ||
-      rd_kafka_header_get_last(headers, name, &value, &size) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      rd_kafka_header_get(headers, 0, name, &value, &size) != RD_KAFKA_RESP_ERR_NO_ERROR) {
     return std::nullopt;
   }
   return std::string(static_cast<const char*>(value), size);
 }
 
-Delivery delivery(const rd_kafka_message_t& message, std::uint32_t topic) {
-  Delivery found{.id = header(message, "id"),
-                 .topic = topic,
-                 .partition = message.partition,
-                 .offset = message.offset};
+TopicMessage topic_message(const rd_kafka_message_t& message, std::uint32_t topic) {
+  TopicMessage found{.id = header(message, "id"),
+                     .topic = topic,
+                     .partition = message.partition,
+                     .offset = message.offset};
   if (message.key != nullptr) {
     found.key.assign(static_cast<const char*>(message.key), message.key_len);
   }
@@ -129,8 +130,8 @@ Result<std::vector<TopicRange>> TopicReader::ranges(const std::vector<std::strin
   return found;
 }
 
-Result<std::vector<Delivery>> TopicReader::read(const std::vector<std::string>& topics,
-                                                const std::vector<TopicRange>& ranges) {
+Result<std::vector<TopicMessage>> TopicReader::read(const std::vector<std::string>& topics,
+                                                    const std::vector<TopicRange>& ranges) {
   const Owned<rd_kafka_topic_partition_list_t> wanted(
       rd_kafka_topic_partition_list_new(static_cast<int>(ranges.size())));
   // Of the partitions that have not been read to their end.
@@ -141,7 +142,7 @@ Result<std::vector<Delivery>> TopicReader::read(const std::vector<std::string>& 
         ->offset = range.begin;
     open[{topics[range.topic], range.partition}] = range;
   }
-  std::vector<Delivery> found;
+  std::vector<TopicMessage> found;
   if (open.empty()) return found;
   if (const auto error = rd_kafka_assign(client_, wanted.get())) return refused("Kafka", error);
   while (!open.empty()) {
@@ -167,7 +168,7 @@ Result<std::vector<Delivery>> TopicReader::read(const std::vector<std::string>& 
                      message->err);
     }
     const TopicRange range = at->second;
-    if (message->offset < range.end) found.push_back(delivery(*message, range.topic));
+    if (message->offset < range.end) found.push_back(topic_message(*message, range.topic));
     if (message->offset + 1 >= range.end) open.erase(at);
   }
   rd_kafka_assign(client_, nullptr);

@@ -43,8 +43,8 @@ class TopicReader {
                                          std::vector<std::string>* missing = nullptr);
   // The messages in these ranges, each partition in its order. What transactions left open or undid
   // is not among them.
-  Result<std::vector<Delivery>> read(const std::vector<std::string>& topics,
-                                     const std::vector<TopicRange>& ranges);
+  Result<std::vector<TopicMessage>> read(const std::vector<std::string>& topics,
+                                         const std::vector<TopicRange>& ranges);
 
  private:
   TopicReader(rd_kafka_s* client, Duration timeout) : client_(client), timeout_(timeout) {}

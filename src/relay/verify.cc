@@ -14,7 +14,7 @@ constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
 class Verification {
  public:
-  Verification(std::span<const ExpectedRow> rows, std::span<const Delivery> deliveries,
+  Verification(std::span<const ExpectedRow> rows, std::span<const TopicMessage> deliveries,
                const VerifyOptions& options)
       : rows_(rows), deliveries_(deliveries), options_(options) {}
 
@@ -41,7 +41,7 @@ class Verification {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       const ExpectedRow& row = rows_[i];
       if (!by_id_.emplace(row.id, i).second) {
-        find({.kind = Finding::Kind::twice, .id = row.id, .entity = row.entity});
+        find({.kind = VerifyFinding::Kind::twice, .id = row.id, .entity = row.entity});
         continue;
       }
       if (row.sent) ++report_.sent;
@@ -52,14 +52,14 @@ class Verification {
   }
 
   void take(std::size_t number) {
-    const Delivery& delivery = deliveries_[number];
+    const TopicMessage& delivery = deliveries_[number];
     if (!delivery.id) {
-      find({.kind = Finding::Kind::without_id, .entity = delivery.key, .at = delivery});
+      find({.kind = VerifyFinding::Kind::without_id, .entity = delivery.key, .at = delivery});
       return;
     }
     const auto row = by_id_.find(*delivery.id);
     if (row == by_id_.end()) {
-      find({.kind = Finding::Kind::unknown,
+      find({.kind = VerifyFinding::Kind::unknown,
             .id = *delivery.id,
             .entity = delivery.key,
             .at = delivery});
@@ -67,7 +67,7 @@ class Verification {
     }
     const std::string_view entity = rows_[row->second].entity;
     if (delivery.key != entity) {
-      find({.kind = Finding::Kind::wrong_key,
+      find({.kind = VerifyFinding::Kind::wrong_key,
             .id = *delivery.id,
             .entity = std::string(entity),
             .at = delivery});
@@ -96,7 +96,7 @@ class Verification {
     for (const std::size_t number : first) {
       const std::size_t row = by_id_.at(*deliveries_[number].id);
       if (last != nowhere && rows_[row].order < rows_[last].order) {
-        find({.kind = Finding::Kind::reordered,
+        find({.kind = VerifyFinding::Kind::reordered,
               .id = rows_[row].id,
               .entity = rows_[row].entity,
               .at = deliveries_[number],
@@ -116,9 +116,9 @@ class Verification {
       if (seen_[*i]) {
         if (later == nowhere) later = *i;
       } else if (row.sent) {
-        find({.kind = Finding::Kind::missing, .id = row.id, .entity = row.entity});
+        find({.kind = VerifyFinding::Kind::missing, .id = row.id, .entity = row.entity});
       } else if (later != nowhere && entity.first.size() == 1) {
-        find({.kind = Finding::Kind::gap,
+        find({.kind = VerifyFinding::Kind::gap,
               .id = row.id,
               .entity = row.entity,
               .other = rows_[later].id});
@@ -126,29 +126,29 @@ class Verification {
     }
   }
 
-  std::uint64_t& count(Finding::Kind kind) {
+  std::uint64_t& count(VerifyFinding::Kind kind) {
     switch (kind) {
-      case Finding::Kind::missing:
+      case VerifyFinding::Kind::missing:
         return report_.missing;
-      case Finding::Kind::gap:
+      case VerifyFinding::Kind::gap:
         return report_.gaps;
-      case Finding::Kind::reordered:
+      case VerifyFinding::Kind::reordered:
         return report_.reordered;
-      case Finding::Kind::wrong_key:
+      case VerifyFinding::Kind::wrong_key:
         return report_.wrong_key;
-      case Finding::Kind::unknown:
+      case VerifyFinding::Kind::unknown:
         return report_.unknown;
-      case Finding::Kind::without_id:
+      case VerifyFinding::Kind::without_id:
         return report_.without_id;
-      case Finding::Kind::twice:
+      case VerifyFinding::Kind::twice:
         return report_.twice;
     }
     std::unreachable();
   }
 
-  void find(Finding finding) {
-    const bool foreign =
-        finding.kind == Finding::Kind::unknown || finding.kind == Finding::Kind::without_id;
+  void find(VerifyFinding finding) {
+    const bool foreign = finding.kind == VerifyFinding::Kind::unknown ||
+                         finding.kind == VerifyFinding::Kind::without_id;
     std::uint64_t& found = count(finding.kind);
     ++found;
     if (foreign && options_.allow_unknown) return;
@@ -157,7 +157,7 @@ class Verification {
   }
 
   const std::span<const ExpectedRow> rows_;
-  const std::span<const Delivery> deliveries_;
+  const std::span<const TopicMessage> deliveries_;
   const VerifyOptions options_;
   std::unordered_map<std::string_view, std::size_t> by_id_;
   std::map<std::string_view, Entity> entities_;
@@ -167,27 +167,27 @@ class Verification {
 
 }  // namespace
 
-std::string_view to_string(Finding::Kind kind) {
+std::string_view to_string(VerifyFinding::Kind kind) {
   switch (kind) {
-    case Finding::Kind::missing:
+    case VerifyFinding::Kind::missing:
       return "missing";
-    case Finding::Kind::gap:
+    case VerifyFinding::Kind::gap:
       return "gap";
-    case Finding::Kind::reordered:
+    case VerifyFinding::Kind::reordered:
       return "reordered";
-    case Finding::Kind::wrong_key:
+    case VerifyFinding::Kind::wrong_key:
       return "wrong_key";
-    case Finding::Kind::unknown:
+    case VerifyFinding::Kind::unknown:
       return "unknown";
-    case Finding::Kind::without_id:
+    case VerifyFinding::Kind::without_id:
       return "without_id";
-    case Finding::Kind::twice:
+    case VerifyFinding::Kind::twice:
       return "twice";
   }
   std::unreachable();
 }
 
-VerifyReport verify(std::span<const ExpectedRow> rows, std::span<const Delivery> deliveries,
+VerifyReport verify(std::span<const ExpectedRow> rows, std::span<const TopicMessage> deliveries,
                     const VerifyOptions& options) {
   return Verification(rows, deliveries, options).run();
 }

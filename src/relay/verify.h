@@ -21,7 +21,7 @@ struct ExpectedRow {
 };
 
 // A message of a topic that came from an outbox.
-struct Delivery {
+struct TopicMessage {
   std::optional<std::string> id = {};  // the header `id`
   std::string key = {};
   std::uint32_t topic = 0;  // any number that stands for it
@@ -29,7 +29,7 @@ struct Delivery {
   std::int64_t offset = 0;
 };
 
-struct Finding {
+struct VerifyFinding {
   enum class Kind : std::uint8_t {
     missing,     // a row that was sent is in no topic
     gap,         // a row is in no topic, and a later one of its entity is
@@ -42,11 +42,11 @@ struct Finding {
   Kind kind = Kind::missing;
   std::string id = {};
   std::string entity = {};
-  std::optional<Delivery> at = {};  // the message that shows it
-  std::string other = {};           // the later row
+  std::optional<TopicMessage> at = {};  // the message that shows it
+  std::string other = {};               // the later row
 };
 
-std::string_view to_string(Finding::Kind kind);
+std::string_view to_string(VerifyFinding::Kind kind);
 
 struct VerifyOptions {
   // Messages that are not of these rows are counted, and no fault.
@@ -72,7 +72,7 @@ struct VerifyReport {
   std::uint64_t without_id = 0;
   std::uint64_t twice = 0;
 
-  std::vector<Finding> findings = {};
+  std::vector<VerifyFinding> findings = {};
   bool ok = true;
 };
 
@@ -82,7 +82,7 @@ struct VerifyReport {
 //
 // An entity whose rows went to several partitions is held to its order within each of them: between
 // partitions Kafka has none.
-VerifyReport verify(std::span<const ExpectedRow> rows, std::span<const Delivery> deliveries,
+VerifyReport verify(std::span<const ExpectedRow> rows, std::span<const TopicMessage> deliveries,
                     const VerifyOptions& options = {});
 
 }  // namespace strand::relay

@@ -61,9 +61,9 @@ class ReadTopics : public ::testing::Test {
     return opened ? std::move(*opened) : nullptr;
   }
 
-  static std::vector<std::string> ids(const std::vector<Delivery>& found) {
+  static std::vector<std::string> ids(const std::vector<TopicMessage>& found) {
     std::vector<std::string> result;
-    for (const Delivery& one : found)
+    for (const TopicMessage& one : found)
       result.push_back(one.id.value_or("none"));
     return result;
   }
@@ -89,8 +89,8 @@ TEST_F(ReadTopics, All_that_was_there_is_read_and_nothing_that_came_later) {
   const auto found = read->read(topics, *ranges);
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(found->size(), 5U);
-  std::vector<Delivery> first;
-  for (const Delivery& one : *found)
+  std::vector<TopicMessage> first;
+  for (const TopicMessage& one : *found)
     if (one.partition == 0) first.push_back(one);
   EXPECT_THAT(ids(first), ElementsAre("1", "2", "none", "3"));
   EXPECT_EQ(first.front().topic, 1U);

@@ -12,7 +12,7 @@
 namespace strand::relay {
 namespace {
 
-using Kind = Finding::Kind;
+using Kind = VerifyFinding::Kind;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -26,8 +26,8 @@ std::vector<ExpectedRow> table() {
 }
 
 // What lies in a topic of one partition; the key is the first letter of the id.
-std::vector<Delivery> topic(const std::vector<std::string>& ids) {
-  std::vector<Delivery> found;
+std::vector<TopicMessage> topic(const std::vector<std::string>& ids) {
+  std::vector<TopicMessage> found;
   for (const std::string& id : ids)
     found.push_back(
         {.id = id, .key = id.substr(0, 1), .offset = static_cast<std::int64_t>(found.size())});
@@ -36,7 +36,7 @@ std::vector<Delivery> topic(const std::vector<std::string>& ids) {
 
 std::vector<std::pair<Kind, std::string>> kinds(const VerifyReport& report) {
   std::vector<std::pair<Kind, std::string>> found;
-  for (const Finding& finding : report.findings)
+  for (const VerifyFinding& finding : report.findings)
     found.emplace_back(finding.kind, finding.id);
   return found;
 }
@@ -103,7 +103,7 @@ TEST(RelayVerify, Order_is_that_of_the_rows_and_not_of_their_ids) {
 }
 
 TEST(RelayVerify, A_message_of_no_row_is_unknown_unless_that_is_allowed) {
-  std::vector<Delivery> found = topic({"a1", "b1", "a2", "b2", "a3", "c7"});
+  std::vector<TopicMessage> found = topic({"a1", "b1", "a2", "b2", "a3", "c7"});
   found.push_back({.key = "a", .offset = 6});
   const VerifyReport report = verify(table(), found);
   EXPECT_FALSE(report.ok);
@@ -120,7 +120,7 @@ TEST(RelayVerify, A_message_of_no_row_is_unknown_unless_that_is_allowed) {
 
 // With another key it may be in another partition, where nothing is known of its order.
 TEST(RelayVerify, A_message_with_the_key_of_another_entity_does_not_count_as_a_delivery) {
-  std::vector<Delivery> found = topic({"a1", "b1", "a2", "b2", "a3"});
+  std::vector<TopicMessage> found = topic({"a1", "b1", "a2", "b2", "a3"});
   found[2].key = "b";
   const VerifyReport report = verify(table(), found);
   EXPECT_EQ(report.wrong_key, 1U);
@@ -130,7 +130,7 @@ TEST(RelayVerify, A_message_with_the_key_of_another_entity_does_not_count_as_a_d
 }
 
 TEST(RelayVerify, Rows_in_several_partitions_are_held_to_the_order_within_each) {
-  std::vector<Delivery> found = topic({"a3", "a1", "a2", "b1", "b2"});
+  std::vector<TopicMessage> found = topic({"a3", "a1", "a2", "b1", "b2"});
   found[0].partition = 1;
   EXPECT_TRUE(verify(table(), found).ok);
   EXPECT_EQ(verify(table(), found).spread, 1U);
