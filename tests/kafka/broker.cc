@@ -271,6 +271,14 @@ std::string TestBroker::fresh_topic(int partitions) {
   return name;
 }
 
+void TestBroker::send(const std::string& topic, const std::vector<Stored>& messages) const {
+  const auto client = make_client(
+      RD_KAFKA_PRODUCER, {{"bootstrap.servers", address()}, {"enable.idempotence", "true"}});
+  for (const Stored& one : messages)
+    produce(client.get(), topic, one.partition, one.key, one.value, one.headers);
+  if (const auto error = rd_kafka_flush(client.get(), 60'000)) throw failed(topic, error);
+}
+
 std::vector<Stored> TestBroker::messages(const std::string& topic) const {
   const auto client = make_client(RD_KAFKA_CONSUMER, {{"bootstrap.servers", address()},
                                                       {"group.id", "strand-tests"},

@@ -67,6 +67,8 @@ class TestBroker {
                     const std::map<std::string, std::string>& settings = {});
   // A new, empty topic. Its name.
   std::string fresh_topic(int partitions = 1);
+  // Sends messages in this order, each to its partition, and waits until they are confirmed.
+  void send(const std::string& topic, const std::vector<Stored>& messages) const;
   // All that a topic holds now, each partition in its order. What transactions left open or undid
   // is not among it.
   [[nodiscard]] std::vector<Stored> messages(const std::string& topic) const;

@@ -1,6 +1,5 @@
 #include "kafka/broker.h"
 
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -38,17 +37,7 @@ class BrokerTest : public ::testing::Test {
 
   static void send(rd_kafka_t* producer, const std::string& topic, std::string_view key,
                    std::string_view value) {
-    std::array<rd_kafka_vu_t, 5> parts{};
-    parts[0] = {.vtype = RD_KAFKA_VTYPE_TOPIC, .u = {.cstr = topic.c_str()}};
-    parts[1] = {.vtype = RD_KAFKA_VTYPE_KEY,
-                .u = {.mem = {.ptr = const_cast<char*>(key.data()), .size = key.size()}}};
-    parts[2] = {.vtype = RD_KAFKA_VTYPE_VALUE,
-                .u = {.mem = {.ptr = const_cast<char*>(value.data()), .size = value.size()}}};
-    parts[3] = {.vtype = RD_KAFKA_VTYPE_HEADER,
-                .u = {.header = {.name = "kind", .val = "test", .size = 4}}};
-    parts[4] = {.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u = {.i = RD_KAFKA_MSG_F_COPY}};
-    const Owned<rd_kafka_error_t> error(rd_kafka_produceva(producer, parts.data(), parts.size()));
-    ASSERT_EQ(error, nullptr) << rd_kafka_error_string(error.get());
+    produce(producer, topic, 0, key, std::string(value), {{"kind", "test"}});
   }
 
   static std::vector<std::string> values(const TestBroker& broker, const std::string& topic) {

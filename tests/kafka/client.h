@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <librdkafka/rdkafka.h>
 
@@ -29,8 +32,14 @@ struct Free {
 template <typename T>
 using Owned = std::unique_ptr<T, Free>;
 
-// A client of a broker. Throws std::runtime_error when librdkafka refuses a setting.
+// One message with headers, copied. Throws std::runtime_error if librdkafka does not take it.
+void produce(rd_kafka_t* producer, const std::string& topic, std::int32_t partition,
+             std::string_view key, const std::optional<std::string>& value,
+             const std::map<std::string, std::string>& headers);
+
+// A client of a broker, with events of these kinds (RD_KAFKA_EVENT_…) in its main queue. Throws
+// std::runtime_error when librdkafka refuses a setting.
 Owned<rd_kafka_t> make_client(rd_kafka_type_t type,
-                              const std::map<std::string, std::string>& settings);
+                              const std::map<std::string, std::string>& settings, int events = 0);
 
 }  // namespace strand::kafka

@@ -1,7 +1,7 @@
 #include "relay/read_topics.h"
 
-#include <array>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,19 +33,9 @@ class ReadTopics : public ::testing::Test {
 
   static void send(rd_kafka_t* producer, const std::string& topic, const std::string& id,
                    std::int32_t partition = 0) {
-    std::array<rd_kafka_vu_t, 5> parts{};
-    parts[0] = {.vtype = RD_KAFKA_VTYPE_TOPIC, .u = {.cstr = topic.c_str()}};
-    parts[1] = {.vtype = RD_KAFKA_VTYPE_PARTITION, .u = {.i32 = partition}};
-    parts[2] = {.vtype = RD_KAFKA_VTYPE_KEY,
-                .u = {.mem = {.ptr = const_cast<char*>("key"), .size = 3}}};
-    parts[3] = {.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u = {.i = RD_KAFKA_MSG_F_COPY}};
-    parts[4] = {
-        .vtype = RD_KAFKA_VTYPE_HEADER,
-        .u = {
-            .header = {.name = "id", .val = id.c_str(), .size = static_cast<ssize_t>(id.size())}}};
-    const Owned<rd_kafka_error_t> error(
-        rd_kafka_produceva(producer, parts.data(), id.empty() ? 4 : 5));
-    ASSERT_EQ(error, nullptr) << rd_kafka_error_string(error.get());
+    std::map<std::string, std::string> headers;
+    if (!id.empty()) headers["id"] = id;
+    kafka::produce(producer, topic, partition, "key", "value", headers);
   }
 
   static Owned<rd_kafka_t> producer(std::map<std::string, std::string> more = {}) {
