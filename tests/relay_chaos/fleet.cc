@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -27,6 +28,14 @@ std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+bool has_socket(pid_t process, const std::string& name) {
+  std::error_code gone;
+  for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", process), gone)) {
+    if (fs::read_symlink(entry.path(), gone) == name) return true;
+  }
+  return false;
 }
 
 int wait_for(pid_t process) {
@@ -128,14 +137,47 @@ void Fleet::resume(Relay& relay) {
 }
 
 void Fleet::end_connection(sim::Random& random) {
-  // One in the middle of something, if there is one; which process it belongs to cannot be told.
-  const std::int64_t from = now_us();
-  server_.sql(fmt::format(
-      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'strand' AND "
-      "application_name <> 'chaos-producer' ORDER BY (state = 'active') DESC, "
-      "hashtextextended(pid::text, {}) LIMIT 1",
-      static_cast<std::int64_t>(random.next() >> 1U)));
-  everybody(from);
+  // Half of the time one in the middle of something, if there is one.
+  const auto admin = postgres::Connection::open(server_.admin_url());
+  if (!admin) throw std::runtime_error(admin.error().message);
+  const auto found = (*admin)->run(
+      postgres::Group{{"SELECT pid, client_port FROM pg_stat_activity WHERE usename = 'strand' AND "
+                       "client_port IS NOT NULL AND application_name <> 'chaos-producer' "
+                       "ORDER BY (state = 'active' AND $1) DESC, hashtextextended(pid::text, $2)",
+                       postgres::Params()
+                           .boolean(random.one_in(2))
+                           .int8(static_cast<std::int64_t>(random.next() >> 1U))}});
+  if (!found) throw std::runtime_error(found.error().message);
+  for (std::size_t i = 0; i < found->front().size(); ++i) {
+    const Relay* relay = owner_of(found->front().int4(i, 1));
+    if (relay == nullptr) continue;
+    const std::int64_t from = now_us();
+    const auto ended = (*admin)->run(postgres::Group{
+        {"SELECT pg_terminate_backend($1)", postgres::Params().int4(found->front().int4(i, 0))}});
+    if (!ended) throw std::runtime_error(ended.error().message);
+    faults_.push_back({.process = relay->name, .from_us = from, .until_us = now_us()});
+    return;
+  }
+}
+
+// Which process has this port of 127.0.0.1 at its end of a connection.
+const Fleet::Relay* Fleet::owner_of(int port) const {
+  std::ifstream table("/proc/net/tcp");
+  std::string line;
+  std::getline(table, line);
+  while (std::getline(table, line)) {
+    // "NUMBER: LOCAL:PORT REMOTE:PORT STATE QUEUES TIMERS RETRANSMITS UID TIMEOUT INODE", in hex
+    std::istringstream words(line);
+    std::string word;
+    std::string local;
+    words >> word >> local;
+    if (std::stoi(local.substr(local.find(':') + 1), nullptr, 16) != port) continue;
+    for (int i = 0; i < 8; ++i)
+      words >> word;
+    for (const Relay& relay : relays_)
+      if (has_socket(relay.pid, fmt::format("socket:[{}]", word))) return &relay;
+  }
+  return nullptr;
 }
 
 void Fleet::restart_postgres(postgres::TestServer::Stop how) {

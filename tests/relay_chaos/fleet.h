@@ -93,6 +93,7 @@ class Fleet {
   void start(Relay& relay);
   void resume(Relay& relay);
   Relay* pick(sim::Random& random);
+  [[nodiscard]] const Relay* owner_of(int port) const;
   void everybody(std::int64_t from_us);
 
   postgres::TestServer& server_;
