@@ -179,13 +179,13 @@ class Judge {
     }
   }
 
-  // Whether it could be taken from its worker: by what befell the process meanwhile.
+  // Whether it could be taken from its worker, by what befell the process meanwhile, and did no
+  // harm: it marked nothing.
   [[nodiscard]] bool was_taken(const Hold& hold) const {
-    const bool ended_so = hold.lost || (!hold.released && !hold.marked);
-    return ended_so && !hold.marked && std::ranges::any_of(faults_, [&](const Fault& fault) {
-             return (fault.process.empty() || fault.process == hold.process) &&
-                    fault.from_us <= hold.until_us && fault.until_us >= hold.from_us - slack_us;
-           });
+    return !hold.marked && std::ranges::any_of(faults_, [&](const Fault& fault) {
+      return (fault.process.empty() || fault.process == hold.process) &&
+             fault.from_us <= hold.until_us && fault.until_us >= hold.from_us - slack_us;
+    });
   }
 
   void judge(std::vector<std::size_t>& numbers) {
@@ -203,7 +203,10 @@ class Judge {
   }
 
   void judge_overlap(const Hold& earlier, const Hold& later) {
-    if (was_taken(earlier) || was_taken(later)) {
+    // Where epochs fence, it is the lower one that was taken. (Which of the two claims was written
+    // down first says nothing: a process may be paused between a claim and its line.)
+    const Hold& older = earlier.epoch < later.epoch ? earlier : later;
+    if (fenced_ ? was_taken(older) : was_taken(earlier) || was_taken(later)) {
       ++judgement_.totals.takeovers;
       return;
     }

@@ -50,14 +50,14 @@ struct TraceJudgement {
 // Whether the workers' own traces show that an entity was in one worker's hands at a time. A worker
 // has an entity from `claim` to `released` or `lost`, or to the end of its process. What is proven:
 //
-// 1. Two holds of one entity overlap only if one of the two was lost: its worker says so, or its
-//    process ended, and something befell that process while it had the entity. A loser marks
-//    nothing in that hold.
+// 1. Two holds of one entity overlap only if one of the two was taken from its worker: something
+//    befell that process while it had the entity. Where epochs fence (`fenced`), it is the one with
+//    the lower epoch. A loser marks nothing in that hold.
 // 2. A worker publishes only what it holds, marks only what was confirmed to it in that hold, and
 //    begins nothing after `released` or `lost`.
 // 3. No row is marked twice, by whomever.
-// 4. Where epochs fence (`fenced`), a hold that begins after another one has a higher epoch, if it
-//    is another worker's.
+// 4. Where epochs fence, a hold that begins after another one has a higher epoch, if it is another
+//    worker's.
 //
 // `steps` has the steps of each process in their order.
 TraceJudgement judge_traces(const std::vector<Step>& steps, const std::vector<Fault>& faults,

@@ -88,6 +88,18 @@ TEST(RelayTrace, A_claim_may_be_taken_from_a_process_that_was_paused_and_says_so
               ElementsAre(HasSubstr("at a time")));
 }
 
+// Paused between the grant and the line in the trace, which then comes after that of the next one.
+TEST(RelayTrace, A_claim_may_be_written_down_after_it_was_taken) {
+  const std::vector<Step> steps =
+      join({hold(5, "q", {"1"}, 2), {step(6, Event::claim, "p"), step(9, Event::released, "p")}});
+  const Fault paused{.process = "p", .from_us = 1 * second, .until_us = 6 * second};
+  EXPECT_THAT(judge_traces(steps, {paused}, true).violations, IsEmpty());
+  // Where epochs fence, the higher one cannot have been taken.
+  const Fault other{.process = "q", .from_us = 1 * second, .until_us = 6 * second};
+  EXPECT_THAT(judge_traces(steps, {other}, true).violations,
+              ::testing::Contains(HasSubstr("at a time")));
+}
+
 TEST(RelayTrace, A_loser_that_marks_is_found) {
   const Fault paused{.process = "p", .from_us = 2 * second, .until_us = 6 * second};
   // It goes on as if nothing had happened.
