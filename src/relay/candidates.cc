@@ -68,6 +68,10 @@ Result<std::vector<Claim>> Candidates::claim(const Take& take) {
   const std::size_t wanted = outbox_.settings().entities;
   std::vector<Claim> claims;
   const auto take_of = [&](Found& found) -> Result<void> {
+    // A lock of a session is granted to it a second time: what we have is no candidate any more.
+    std::erase_if(found.entities, [&](const std::string& entity) {
+      return std::ranges::find(claims, entity, &Claim::entity) != claims.end();
+    });
     if (found.entities.empty()) return {};
     auto taken = take(std::move(found.entities), wanted - claims.size());
     if (!taken) return std::unexpected(taken.error());

@@ -159,8 +159,8 @@ class RelayChaos : public ::testing::TestWithParam<Way> {
     fleet.wait_until([&] { return producers.waiting() < 9000; }, 60s, "rows are sent");
     for (int i = 0; i < faults; ++i) {
       // So that there is something to disturb.
-      if (i % 2 == 0) producers.insert_backlog(1000);
-      nap(fleet, 250);
+      if (i % 2 == 0) producers.insert_backlog(800);
+      nap(fleet, 200);
       if (i == faults / 3) {
         fleet.restart_kafka(true);
       } else if (i == 2 * faults / 3) {
