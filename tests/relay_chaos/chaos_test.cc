@@ -209,10 +209,19 @@ TEST_P(RelayChaos, Undisturbed_workers_never_meet_and_send_nothing_twice) {
   EXPECT_EQ(traces.totals.published, producers.rows().size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, RelayChaos,
-                         ::testing::Values(Way{.name = "advisory", .strategy = "advisory"},
-                                           Way{.name = "skip_locked", .strategy = "skip_locked"},
-                                           Way{.name = "shards", .strategy = "shards"}),
+// The three strategies; in a long run also what they can be combined with.
+std::vector<Way> ways() {
+  std::vector<Way> all{{.name = "advisory", .strategy = "advisory"},
+                       {.name = "skip_locked", .strategy = "skip_locked"},
+                       {.name = "shards", .strategy = "shards"}};
+  if (!full()) return all;
+  all.push_back(
+      {.name = "shards_transactional", .strategy = "shards", .relay = "transactional = true"});
+  all.push_back({.name = "advisory_by_polling", .strategy = "advisory", .relay = "notify = false"});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, RelayChaos, ::testing::ValuesIn(ways()),
                          [](const auto& way) { return way.param.name; });
 
 }  // namespace
