@@ -385,6 +385,7 @@ void add_bench_commands(Family program) {
            "  strand bench workflow --scenario trickle --history 1000 --messages 10 -o json\n"
            "  strand bench workflow --scenario fanout5 --delay 10ms --inflight 20 -o json"},
       declare_workflow, run_workflow);
+  add_bench_relay_command(bench);
 }
 
 }  // namespace strand::cli

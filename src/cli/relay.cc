@@ -116,6 +116,7 @@ void add_relay_commands(Family program) {
       declare_init, run_init);
   add_relay_run(family);
   add_relay_look(family);
+  add_relay_verify(family);
 }
 
 }  // namespace strand::cli

@@ -23,5 +23,6 @@ Result<relay::Config> load_relay_config(const RelayCommon& options);
 // The commands that live in files of their own.
 void add_relay_run(Family family);
 void add_relay_look(Family family);
+void add_relay_verify(Family family);
 
 }  // namespace strand::cli

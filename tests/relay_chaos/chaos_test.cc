@@ -159,8 +159,8 @@ class RelayChaos : public ::testing::TestWithParam<Way> {
     fleet.wait_until([&] { return producers.waiting() < 9000; }, 60s, "rows are sent");
     for (int i = 0; i < faults; ++i) {
       // So that there is something to disturb.
-      if (i % 2 == 0) producers.insert_backlog(1000);
-      nap(fleet, 250);
+      if (i % 2 == 0) producers.insert_backlog(800);
+      nap(fleet, 200);
       if (i == faults / 3) {
         fleet.restart_kafka(true);
       } else if (i == 2 * faults / 3) {
@@ -209,10 +209,19 @@ TEST_P(RelayChaos, Undisturbed_workers_never_meet_and_send_nothing_twice) {
   EXPECT_EQ(traces.totals.published, producers.rows().size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, RelayChaos,
-                         ::testing::Values(Way{.name = "advisory", .strategy = "advisory"},
-                                           Way{.name = "skip_locked", .strategy = "skip_locked"},
-                                           Way{.name = "shards", .strategy = "shards"}),
+// The three strategies; in a long run also what they can be combined with.
+std::vector<Way> ways() {
+  std::vector<Way> all{{.name = "advisory", .strategy = "advisory"},
+                       {.name = "skip_locked", .strategy = "skip_locked"},
+                       {.name = "shards", .strategy = "shards"}};
+  if (!full()) return all;
+  all.push_back(
+      {.name = "shards_transactional", .strategy = "shards", .relay = "transactional = true"});
+  all.push_back({.name = "advisory_by_polling", .strategy = "advisory", .relay = "notify = false"});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, RelayChaos, ::testing::ValuesIn(ways()),
                          [](const auto& way) { return way.param.name; });
 
 }  // namespace
