@@ -141,6 +141,26 @@ TEST_P(RelayHoles, What_was_taken_over_cannot_be_marked_by_the_slow_one) {
   EXPECT_EQ(fast.mark(taken, fast.read(taken)), rows);
 }
 
+// A worker that stands still keeps its claim for the lease, and no longer.
+TEST_P(RelayHoles, A_claim_of_a_worker_that_stands_still_is_taken_over_after_the_lease) {
+  const auto parsed = ours();
+  TableSettings settings = parsed.tables.front();
+  settings.lease = std::chrono::seconds{1};
+  init(parsed);
+  insert("a");
+  Hand still(url(), settings, 0);
+  const auto held = still.claim();
+  ASSERT_EQ(held.size(), 1U);
+  const auto began = std::chrono::steady_clock::now();
+  Hand other(url(), settings, 1);
+  EXPECT_THAT(other.claim_names(), IsEmpty());
+  wait_until([&] {
+    EXPECT_TRUE(other.claims->upkeep());
+    return !other.claim().empty();
+  });
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds{500});
+}
+
 // A number is taken before the commit: the later one can be seen first.
 TEST_P(RelayHoles, Rows_go_in_the_order_of_commits_not_of_numbers) {
   script(*first_, "BEGIN");
