@@ -18,6 +18,7 @@ KafkaSettings complete(const TableSettings& table, KafkaSettings settings, const
   settings.try_emplace("client.id", id);
   settings.try_emplace("partitioner", "murmur2_random");
   settings.try_emplace("linger.ms", "1");
+  settings.try_emplace("socket.nagle.disable", "true");  // as the Java client has it
   // A topic that is not there is told before the batch has to be given up.
   const Duration patience = std::max<Duration>(table.delivery_timeout / 3, Duration{500});
   settings.try_emplace("topic.metadata.propagation.max.ms", fmt::to_string(patience.count()));

@@ -59,8 +59,10 @@ class ShardClaims final : public Claims {
     const auto answer = connection_.run(Group{std::move(statement)});
     if (!answer) return std::unexpected(error_of(answer.error(), "looking for rows"));
     std::vector<Claim> claims;
+    std::set<std::string_view> seen;  // by partition, an entity can be in several shards
     for (std::size_t i = 0; i < answer->front().size(); ++i) {
       const std::int32_t shard = answer->front().int4(i, 1);
+      if (!seen.insert(answer->front().bytes(i, 0)).second) continue;
       claims.push_back({.entity = std::string(answer->front().bytes(i, 0)),
                         .slot = fmt::to_string(shard),
                         .epoch = held_.at(shard)});

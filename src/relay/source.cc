@@ -45,7 +45,17 @@ std::string selected(const Outbox& outbox) {
 // that are open: a row with a lower number could still become visible.
 std::string make_read_sql(const Outbox& outbox) {
   const TableSettings& settings = outbox.settings();
-  const std::string where = fmt::format("{} AND {}", outbox.waiting(), outbox.key_in(1));
+  std::string where = fmt::format("{} AND {}", outbox.waiting(), outbox.key_in(1));
+  // By partition, the rows of an entity can be in several shards: a claim is for one of them.
+  if (settings.strategy == Strategy::shards && settings.shard_by == ShardBy::partition) {
+    where += fmt::format(
+        " AND EXISTS (SELECT FROM unnest($1::text[], $3::text[]) AS c(e, s) WHERE c.e = {}::text "
+        "AND "
+        "c.s = {}::text)",
+        outbox.key(), shard_expression(settings));
+  } else {
+    where += " AND $3::text[] IS NOT NULL";
+  }
   if (settings.commit_order != CommitOrder::watermark) {
     return fmt::format("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT $2", selected(outbox),
                        outbox.table(), where, outbox.order());
@@ -128,10 +138,13 @@ Source::Source(const Outbox& outbox, postgres::Connection& connection)
 
 Result<std::vector<Row>> Source::read(std::span<const Claim> claims) {
   std::vector<std::optional<std::string_view>> entities;
-  for (const Claim& claim : claims)
+  std::vector<std::optional<std::string_view>> slots;
+  for (const Claim& claim : claims) {
     entities.emplace_back(claim.entity);
+    slots.emplace_back(claim.slot);
+  }
   Statement statement{.sql = read_sql_};
-  statement.params.texts(entities).int8(outbox_.settings().rows);
+  statement.params.texts(entities).int8(outbox_.settings().rows).texts(slots);
   return rows_of(connection_.run(Group{std::move(statement)}));
 }
 

@@ -151,6 +151,28 @@ TEST_F(RelayRuns, Shards_run_in_transactions_of_Kafka) {
   EXPECT_THAT(found, Contains(Pair("b", numbered(3))));
 }
 
+TEST_F(RelayRuns, Shards_can_be_those_of_partitions) {
+  const std::string topic = broker().fresh_topic(4);
+  const Config wanted =
+      config(fmt::format("strategy = \"shards\"\nshards = 4\nworkers = 2\nshard_by = "
+                         "\"partition\"\ntopic = \"{}\"\ncolumns = {{ partition = \"part\" }}",
+                         topic),
+             to_broker());
+  init(wanted);
+  for (int n = 1; n <= 3; ++n)
+    for (int partition = 0; partition < 4; ++partition)
+      query(look(), fmt::format("INSERT INTO outbox (aggregatetype, aggregateid, type, payload, "
+                                "part) VALUES ('o', 'a', 't', '{{\"n\": {}}}', {})",
+                                n, partition));
+  const auto relay = start(wanted);
+  wait_until_empty(*relay);
+  std::map<std::int32_t, std::vector<std::string>> found;
+  for (const kafka::Stored& message : broker().messages(topic))
+    found[message.partition].push_back(message.value.value_or(""));
+  for (int partition = 0; partition < 4; ++partition)
+    EXPECT_EQ(found[partition], numbered(3)) << partition;
+}
+
 // --- Poison ---
 
 TEST_F(RelayRuns, A_poison_row_parks_its_entity_and_no_other) {
