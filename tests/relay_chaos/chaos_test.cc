@@ -45,6 +45,7 @@ struct Way {
   std::string strategy;
   std::string relay = {};  // more settings
   bool fenced = true;      // by epochs
+  std::chrono::milliseconds lease{2000};
 };
 
 std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
@@ -149,18 +150,20 @@ class RelayChaos : public ::testing::TestWithParam<Way> {
     std::cout << "traces and logs are in " << to.native() << "\n";
   }
 
-  void run_slice(int faults) {
-    Fleet fleet(server(), broker(), {.strategy = GetParam().strategy, .relay = GetParam().relay});
+  void run_slice(std::size_t faults) {
+    Fleet fleet(
+        server(), broker(),
+        {.strategy = GetParam().strategy, .lease = GetParam().lease, .relay = GetParam().relay});
     Producers producers(fleet.url(), random_.next());
     producers.insert_backlog(10'000);
     fleet.start();
     producers.start(4, 300);
-    // Each kind once at least; Kafka and PostgreSQL in the middle of the work.
     fleet.wait_until([&] { return producers.waiting() < 9000; }, 60s, "rows are sent");
-    for (int i = 0; i < faults; ++i) {
-      // So that there is something to disturb.
-      if (i % 2 == 0) producers.insert_backlog(800);
-      nap(fleet, 200);
+    // Some find nobody to befall. Kafka and PostgreSQL go away once at least.
+    for (std::size_t i = 0; fleet.faults_count() < faults; ++i) {
+      // So that there is something to disturb: the workers wake up at once.
+      producers.insert_backlog(400);
+      nap(fleet, 80);
       if (i == faults / 3) {
         fleet.restart_kafka(true);
       } else if (i == 2 * faults / 3) {
@@ -215,8 +218,10 @@ std::vector<Way> ways() {
                        {.name = "skip_locked", .strategy = "skip_locked"},
                        {.name = "shards", .strategy = "shards"}};
   if (!full()) return all;
-  all.push_back(
-      {.name = "shards_transactional", .strategy = "shards", .relay = "transactional = true"});
+  all.push_back({.name = "shards_transactional",
+                 .strategy = "shards",
+                 .relay = "transactional = true",
+                 .lease = 6s});
   all.push_back({.name = "advisory_by_polling", .strategy = "advisory", .relay = "notify = false"});
   return all;
 }

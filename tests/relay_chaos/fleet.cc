@@ -80,6 +80,7 @@ void Fleet::start() {
 
 void Fleet::start(Relay& relay) {
   relay.name = fmt::format("p{}.{}", relay.number, relay.run++);
+  relay.started_us = now_us();
   relay.pid =
       postgres::spawn({program, "relay", "run", "--config", config(), "--process", relay.name,
                        "--trace", folder_.path() / fmt::format("{}.trace", relay.name)},
@@ -184,6 +185,7 @@ void Fleet::restart_postgres(postgres::TestServer::Stop how) {
   const std::int64_t from = now_us();
   server_.restart(how);
   everybody(from);
+  postgres_back_us_ = now_us();
 }
 
 void Fleet::restart_kafka(bool kill) {
@@ -207,6 +209,12 @@ void Fleet::look_after() {
     int status = 0;
     if (relay.pid > 0 && ::waitpid(relay.pid, &status, WNOHANG) == relay.pid) {
       relay.pid = -1;
+      // It looks at the table when it starts, and says so if there is no server: whoever runs it
+      // starts it again.
+      if (relay.started_us <= postgres_back_us_ && WIFEXITED(status) && WEXITSTATUS(status) == 1) {
+        start(relay);
+        continue;
+      }
       throw std::runtime_error(
           fmt::format("{} has ended by itself (status {}): {}", relay.name, status, log()));
     }

@@ -85,6 +85,7 @@ class Fleet {
     int run = 0;
     std::string name = {};
     pid_t pid = -1;
+    std::int64_t started_us = 0;
     bool paused = false;
     Clock::time_point resume_at = {};
     std::size_t fault = 0;  // that of the pause
@@ -105,6 +106,7 @@ class Fleet {
   std::vector<Relay> relays_;
   std::vector<Fault> faults_;
   std::size_t kafka_faults_ = 0;
+  std::int64_t postgres_back_us_ = 0;  // when it was started the last time
 };
 
 }  // namespace strand::relay_chaos
