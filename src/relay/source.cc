@@ -41,20 +41,22 @@ std::string selected(const Outbox& outbox) {
   return list;
 }
 
+bool reads_by_slot(const TableSettings& settings) {
+  return settings.strategy == Strategy::shards && settings.shard_by == ShardBy::partition;
+}
+
 // With a watermark, an entity is read up to its first row whose transaction is not older than all
 // that are open: a row with a lower number could still become visible.
 std::string make_read_sql(const Outbox& outbox) {
   const TableSettings& settings = outbox.settings();
   std::string where = fmt::format("{} AND {}", outbox.waiting(), outbox.key_in(1));
   // By partition, the rows of an entity can be in several shards: a claim is for one of them.
-  if (settings.strategy == Strategy::shards && settings.shard_by == ShardBy::partition) {
+  if (reads_by_slot(settings)) {
     where += fmt::format(
         " AND EXISTS (SELECT FROM unnest($1::text[], $3::text[]) AS c(e, s) WHERE c.e = {}::text "
         "AND "
         "c.s = {}::text)",
         outbox.key(), shard_expression(settings));
-  } else {
-    where += " AND $3::text[] IS NOT NULL";
   }
   if (settings.commit_order != CommitOrder::watermark) {
     return fmt::format("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT $2", selected(outbox),
@@ -144,7 +146,8 @@ Result<std::vector<Row>> Source::read(std::span<const Claim> claims) {
     slots.emplace_back(claim.slot);
   }
   Statement statement{.sql = read_sql_};
-  statement.params.texts(entities).int8(outbox_.settings().rows).texts(slots);
+  statement.params.texts(entities).int8(outbox_.settings().rows);
+  if (reads_by_slot(outbox_.settings())) statement.params.texts(slots);
   return rows_of(connection_.run(Group{std::move(statement)}));
 }
 

@@ -222,7 +222,10 @@ Result<Worker::Step> Worker::relay(std::vector<Claim>& claims, const std::vector
     by_name[claims[i].entity] = &entities[i];
   }
   for (const Row& row : rows) {
-    Entity& entity = *by_name.at(row.entity);
+    // A collation may take two texts for equal: such a row belongs to a claim of its own.
+    const auto claimed = by_name.find(row.entity);
+    if (claimed == by_name.end()) continue;
+    Entity& entity = *claimed->second;
     entity.rows.push_back(&row);
     if (!entity.poison.empty()) continue;
     auto message = make_message(settings_, row);

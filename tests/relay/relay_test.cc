@@ -276,6 +276,33 @@ TEST_F(RelayRuns, Kafka_down_is_waited_for_and_order_is_kept) {
   EXPECT_EQ(number("SELECT count(*) FROM strand_relay_trouble"), 0) << "an outage is no poison";
 }
 
+// A worker that has lost its session must not go on waiting: somebody else has its entities.
+TEST_F(RelayRuns, A_lost_session_ends_the_wait_for_Kafka) {
+  kafka::MockBroker mock;
+  mock.create_topic("t");
+  const Config wanted = config("topic = \"t\"\nworkers = 1\nlease = \"60s\"",
+                               fmt::format("\"bootstrap.servers\" = \"{}\"", mock.address()));
+  init(wanted);
+  const auto relay = start(wanted);
+  insert("a");
+  wait_until_empty(*relay);
+  mock.delay(std::chrono::seconds{20});
+  insert("a");
+  wait_until([&] {
+    return number(
+               "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT "
+               "oid FROM pg_database WHERE datname = current_database())") > 0;
+  });
+  const auto began = std::chrono::steady_clock::now();
+  query(look(),
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = "
+        "(SELECT oid FROM pg_database WHERE datname = current_database())");
+  mock.delay(std::chrono::milliseconds{0});
+  wait_until([&] { return metric(*relay, "strand_relay_reconnects_total") >= 1; });
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds{15});
+  wait_until_empty(*relay);
+}
+
 TEST_F(RelayRuns, A_database_that_restarts_is_connected_to_again) {
   postgres::TestServer server;
   const std::string topic = broker().fresh_topic();
