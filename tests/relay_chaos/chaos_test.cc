@@ -126,6 +126,7 @@ class RelayChaos : public ::testing::TestWithParam<Way> {
         "cut off\n",
         fleet.faults_count(), report.rows, report.entities, report.repeated, traces.totals.holds,
         traces.totals.takeovers, traces.totals.lost, traces.totals.cut);
+    std::cout << std::flush;  // of a slice that a later one may outlast
     if (HasFailure()) keep(fleet);
   }
 

@@ -239,7 +239,6 @@ class Claimer {
 Result<RelayBenchReport::Claim> claim_cost(RelayPlace& without, RelayPlace& with,
                                            const RelayBenchOptions& options,
                                            std::string_view strategy) {
-  std::array<std::unique_ptr<Claimer>, 2> claimers;
   for (const bool sent : {false, true}) {
     RelayPlace& place = sent ? with : without;
     if (auto made = place.make_outbox(strategy); !made) return std::unexpected(made.error());
@@ -249,7 +248,11 @@ Result<RelayBenchReport::Claim> claim_cost(RelayPlace& without, RelayPlace& with
       }
     }
     if (auto filled = place.fill(claim_rows); !filled) return std::unexpected(filled.error());
-    auto claimer = Claimer::open(place);
+  }
+  // Only now: sessions of workers do not outlive a lease in which they do nothing.
+  std::array<std::unique_ptr<Claimer>, 2> claimers;
+  for (const bool sent : {false, true}) {
+    auto claimer = Claimer::open(sent ? with : without);
     if (!claimer) return std::unexpected(claimer.error());
     claimers[sent ? 1 : 0] = std::move(*claimer);
   }
