@@ -242,7 +242,7 @@ void TestBroker::reap() {
 std::string TestBroker::address() const { return fmt::format("127.0.0.1:{}", port_); }
 
 void TestBroker::create_topic(const std::string& name, int partitions,
-                              const std::map<std::string, std::string>& settings) {
+                              const std::map<std::string, std::string>& settings) const {
   const auto client = make_client(RD_KAFKA_PRODUCER, {{"bootstrap.servers", address()}});
   std::array<char, 512> reason{};
   const Owned<rd_kafka_NewTopic_t> topic(

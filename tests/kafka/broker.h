@@ -64,7 +64,7 @@ class TestBroker {
   [[nodiscard]] std::string address() const;
 
   void create_topic(const std::string& name, int partitions = 1,
-                    const std::map<std::string, std::string>& settings = {});
+                    const std::map<std::string, std::string>& settings = {}) const;
   // A new, empty topic. Its name.
   std::string fresh_topic(int partitions = 1);
   // Sends messages in this order, each to its partition, and waits until they are confirmed.

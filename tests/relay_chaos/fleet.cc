@@ -1,5 +1,6 @@
 #include "relay_chaos/fleet.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
@@ -65,6 +66,10 @@ Fleet::Fleet(postgres::TestServer& server, kafka::TestBroker& broker, FleetOptio
     relays_.push_back({.number = i});
 }
 
+fs::path Fleet::trace_of(const Relay& relay) const {
+  return folder_.path() / (relay.name + ".trace");
+}
+
 Fleet::~Fleet() {
   for (const Relay& relay : relays_) {
     if (relay.pid <= 0) continue;
@@ -81,10 +86,9 @@ void Fleet::start() {
 void Fleet::start(Relay& relay) {
   relay.name = fmt::format("p{}.{}", relay.number, relay.run++);
   relay.started_us = now_us();
-  relay.pid =
-      postgres::spawn({program, "relay", "run", "--config", config(), "--process", relay.name,
-                       "--trace", folder_.path() / fmt::format("{}.trace", relay.name)},
-                      folder_.path() / "relays.log", as_ours);
+  relay.pid = postgres::spawn({program, "relay", "run", "--config", config(), "--process",
+                               relay.name, "--trace", trace_of(relay)},
+                              folder_.path() / "relays.log", as_ours);
 }
 
 void Fleet::stop() {
@@ -185,7 +189,6 @@ void Fleet::restart_postgres(postgres::TestServer::Stop how) {
   const std::int64_t from = now_us();
   server_.restart(how);
   everybody(from);
-  postgres_back_us_ = now_us();
 }
 
 void Fleet::restart_kafka(bool kill) {
@@ -209,9 +212,9 @@ void Fleet::look_after() {
     int status = 0;
     if (relay.pid > 0 && ::waitpid(relay.pid, &status, WNOHANG) == relay.pid) {
       relay.pid = -1;
-      // It looks at the table when it starts, and says so if there is no server: whoever runs it
-      // starts it again.
-      if (relay.started_us <= postgres_back_us_ && WIFEXITED(status) && WEXITSTATUS(status) == 1) {
+      // One that cannot look at its table when it starts says so, and ends: whoever runs it starts
+      // it again.
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 1 && was_disturbed_at_its_start(relay)) {
         start(relay);
         continue;
       }
@@ -219,6 +222,16 @@ void Fleet::look_after() {
           fmt::format("{} has ended by itself (status {}): {}", relay.name, status, log()));
     }
   }
+}
+
+// It has done nothing yet, and was hit.
+bool Fleet::was_disturbed_at_its_start(const Relay& relay) const {
+  std::error_code absent;
+  const auto traced = fs::file_size(trace_of(relay), absent);
+  return (absent || traced == 0) && std::ranges::any_of(faults_, [&](const Fault& fault) {
+           return (fault.process.empty() || fault.process == relay.name) &&
+                  fault.until_us >= relay.started_us;
+         });
 }
 
 void Fleet::wait_until(const std::function<bool()>& done, std::chrono::seconds at_most,

@@ -95,6 +95,8 @@ class Fleet {
   void resume(Relay& relay);
   Relay* pick(sim::Random& random);
   [[nodiscard]] const Relay* owner_of(int port) const;
+  [[nodiscard]] std::filesystem::path trace_of(const Relay& relay) const;
+  [[nodiscard]] bool was_disturbed_at_its_start(const Relay& relay) const;
   void everybody(std::int64_t from_us);
 
   postgres::TestServer& server_;
@@ -106,7 +108,6 @@ class Fleet {
   std::vector<Relay> relays_;
   std::vector<Fault> faults_;
   std::size_t kafka_faults_ = 0;
-  std::int64_t postgres_back_us_ = 0;  // when it was started the last time
 };
 
 }  // namespace strand::relay_chaos
