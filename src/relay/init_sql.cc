@@ -52,6 +52,12 @@ std::string order_trigger_sql(const TableSettings& settings) {
   return fmt::format(
       "\n-- Numbers in the order of commits, for each key: its lock is kept until the transaction\n"
       "-- ends, and the number is taken under it (the column's default was evaluated before).\n"
+      "DO $$ BEGIN\n"
+      "  IF pg_get_serial_sequence({3}, {4}) IS NULL THEN\n"
+      "    RAISE EXCEPTION 'column % of % has no sequence of its own, from which the trigger could "
+      "take numbers: make it an identity column, or say commit_order = \"watermark\"', {4}, {3};\n"
+      "  END IF;\n"
+      "END $$;\n"
       "CREATE OR REPLACE FUNCTION {0}() RETURNS trigger LANGUAGE plpgsql AS $$\n"
       "BEGIN\n"
       "  PERFORM pg_advisory_xact_lock({1});\n"

@@ -27,7 +27,11 @@ KafkaSettings complete(const TableSettings& table, KafkaSettings settings, const
   // The relay gives up first, and gives up everything. This is for a process that was paused: what
   // it had queued is too old when it wakes up.
   settings["message.timeout.ms"] = fmt::to_string((table.lease * 9 / 10).count());
-  if (!table.transactional) settings["enable.gapless.guarantee"] = "true";
+  if (table.transactional) {
+    settings.try_emplace("transaction.timeout.ms", fmt::to_string(table.lease.count()));
+  } else {
+    settings["enable.gapless.guarantee"] = "true";
+  }
   return settings;
 }
 

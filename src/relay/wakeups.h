@@ -17,7 +17,7 @@ class Wakeups {
   void one() {
     const std::lock_guard lock(mutex_);
     one_ = true;
-    changed_.notify_one();
+    changed_.notify_all();  // one in pause() would swallow it; the first in wait() takes it
   }
   // Every worker does.
   void all() {

@@ -68,6 +68,27 @@ TEST_F(RelayCheck, Each_thing_that_is_missing_is_named) {
   EXPECT_THAT(findings(wanted), finding("index", "no index on (id)"));
 }
 
+TEST_F(RelayCheck, An_index_for_another_number_of_shards_will_not_do) {
+  init(config("strategy = \"shards\"\nshards = 16"));
+  EXPECT_THAT(findings(config("strategy = \"shards\"\nshards = 16")), IsEmpty());
+  for (const int shards : {1, 6, 8, 160}) {
+    EXPECT_THAT(findings(config(fmt::format("strategy = \"shards\"\nshards = {}", shards))),
+                finding("index", "a shard"));
+  }
+}
+
+TEST_F(RelayCheck, A_column_without_a_sequence_gets_no_trigger_that_needs_one) {
+  const Config wanted = config();
+  const auto connection = connect_to(url());
+  script(
+      *connection,
+      "CREATE TABLE outbox (id bigint PRIMARY KEY, aggregatetype text, aggregateid text NOT NULL, "
+      "type text, payload jsonb, sent_at timestamptz)");
+  const auto refused = connection->script(triggers_sql(wanted.tables.front()));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("no sequence of its own"));
+}
+
 TEST_F(RelayCheck, Missing_privileges_are_named) {
   const Config wanted = config("retention = \"1h\"");
   init(wanted);
