@@ -51,9 +51,9 @@ int main(int argc, char** argv) {
                                     {"max_wal_size", "2GB"},
                                     {"max_connections", "100"}}});
     const TestBroker broker;
+    const std::string program = STRAND_BINARY_DIR "/strand";
     std::vector<std::string> command{
-        STRAND_BINARY_DIR "/strand", "bench",   "relay",         "--store",
-        server.fresh_database(),     "--kafka", broker.address()};
+        program, "bench", "relay", "--store", server.fresh_database(), "--kafka", broker.address()};
     command.insert(command.end(), argv + 1, argv + argc);
     return run(command);
   } catch (const std::exception& error) {
