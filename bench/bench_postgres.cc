@@ -32,8 +32,8 @@
 
 #include "figures.h"
 #include "postgres/server.h"
+#include "pq/connection.h"
 #include "store/postgres/answers.h"
-#include "store/postgres/connection.h"
 #include "store/postgres/location.h"
 
 namespace {

@@ -62,11 +62,13 @@ function(strand_tests name)
   strand_list_test(gtest ${name})
 endfunction()
 
-# strand_list_test(gtest|example TARGET): lets the test runner (and ctest) know of a program.
+# strand_list_test(gtest|example TARGET): lets the test runner (and ctest) know of a program. With the
+# property STRAND_WHOLE it is not split: what it starts once would be started once a part.
 function(strand_list_test kind name)
   add_test(NAME ${name} COMMAND ${name})
+  set(whole "$<BOOL:$<TARGET_PROPERTY:${name},STRAND_WHOLE>>")
   set_property(GLOBAL APPEND_STRING PROPERTY STRAND_TEST_LIST
-    "${kind} ${name} $<TARGET_FILE:${name}>\n")
+    "$<IF:${whole},whole,${kind}> ${name} $<TARGET_FILE:${name}>\n")
 endfunction()
 
 # Writes build/<preset>/tests.txt, which cmake/run_tests.py reads.

@@ -103,16 +103,17 @@ def gather(preset, options):
     jobs = []
     for line in (build / "tests.txt").read_text().splitlines():
         kind, name, program = line.split(" ", 2)
-        if kind == "gtest":
+        if kind in ("gtest", "whole"):
             count = list_gtests(program, options.pattern)
             if count == 0:
                 continue
             # A few more shards than cores even out tests of different length; each shard pays for
-            # the start of the program and of its suites once, so small programs stay whole.
-            shards = 1 if count is None or count < 8 else 4 * options.jobs
+            # the start of the program and of its suites once, so small programs stay whole, and
+            # those that start a broker.
+            shards = 1 if count is None or count < 8 or kind == "whole" else 4 * options.jobs
             command = [program] + ([f"--gtest_filter=*{options.pattern}*"] if options.pattern else [])
             for shard in range(shards):
-                jobs.append(Job(name + suffix, kind, command, "", shard, shards, env))
+                jobs.append(Job(name + suffix, "gtest", command, "", shard, shards, env))
         elif matches(options.pattern, name):
             jobs.append(Job("examples" + suffix, kind, [program], name, env=env))
     return jobs

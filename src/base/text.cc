@@ -83,4 +83,20 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+std::string base64(std::string_view bytes) {
+  static constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string result;
+  result.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::string_view group = bytes.substr(i, 3);
+    std::uint32_t bits = 0;
+    for (std::size_t j = 0; j < 3; ++j)
+      bits = bits << 8U | (j < group.size() ? static_cast<std::uint8_t>(group[j]) : 0U);
+    for (std::size_t j = 0; j < 4; ++j)
+      result += j <= group.size() ? digits[bits >> (18U - 6U * j) & 0x3fU] : '=';
+  }
+  return result;
+}
+
 }  // namespace strand::base

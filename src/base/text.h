@@ -17,4 +17,7 @@ std::string escaped(std::string_view text);
 // For error messages: escaped, and long text shortened.
 std::string printable(std::string_view text);
 
+// RFC 4648, with padding.
+std::string base64(std::string_view bytes);
+
 }  // namespace strand::base

@@ -529,6 +529,7 @@ void add_bench_commands(Family program) {
                                    .what = "A worker process of the scenario routing.",
                                    .example = "  strand bench workflow --scenario routing"},
                                   declare_worker, run_worker);
+  add_bench_relay_command(bench);
 }
 
 }  // namespace strand::cli

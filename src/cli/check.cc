@@ -14,9 +14,9 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "pq/connection.h"
 #include "store/open.h"
 #include "store/postgres/check.h"
-#include "store/postgres/connection.h"
 #include "store/postgres/location.h"
 #include "store/url.h"
 

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 
 #include <strand/error.h>
+
+#include "base/nearest.h"
 
 namespace strand::cli {
 
@@ -28,10 +27,6 @@ Exit fail(std::string_view message);
 Exit fail(const Error& error);
 Exit wrong_usage(std::string_view message);
 
-// The one of `known` that somebody who typed `word` may have meant.
-std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known);
-
-// "; did you mean 'receive'?", or nothing.
-std::string suggestion(std::string_view word, std::span<const std::string> known);
+using base::suggestion;
 
 }  // namespace strand::cli

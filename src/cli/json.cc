@@ -9,32 +9,11 @@ namespace strand::cli {
 
 namespace json = boost::json;
 
-namespace {
-
-// RFC 4648, with padding.
-std::string base64(std::string_view bytes) {
-  static constexpr std::string_view digits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string result;
-  result.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::string_view group = bytes.substr(i, 3);
-    std::uint32_t bits = 0;
-    for (std::size_t j = 0; j < 3; ++j)
-      bits = bits << 8U | (j < group.size() ? static_cast<std::uint8_t>(group[j]) : 0U);
-    for (std::size_t j = 0; j < 4; ++j)
-      result += j <= group.size() ? digits[bits >> (18U - 6U * j) & 0x3fU] : '=';
-  }
-  return result;
-}
-
-}  // namespace
-
 void put_bytes(json::object& object, std::string_view name, std::string_view bytes) {
   if (base::is_utf8(bytes)) {
     object[name] = bytes;
   } else {
-    object[std::string(name) + "_base64"] = base64(bytes);
+    object[std::string(name) + "_base64"] = base::base64(bytes);
   }
 }
 

@@ -9,8 +9,8 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "pq/connection.h"
 #include "store/open.h"
-#include "store/postgres/connection.h"
 #include "store/postgres/location.h"
 #include "store/postgres/places.h"
 #include "store/postgres/schema.h"

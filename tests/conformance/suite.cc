@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "postgres/server.h"
+#include "pq/connection.h"
 #include "store/postgres/answers.h"
 #include "store/postgres/check.h"
-#include "store/postgres/connection.h"
 #include "store/postgres/location.h"
 #include "store/postgres/schema.h"
 

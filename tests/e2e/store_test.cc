@@ -9,7 +9,7 @@
 
 #include "e2e/program.h"
 #include "postgres/server.h"
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 
 namespace strand::e2e {
 namespace {

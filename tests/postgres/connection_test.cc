@@ -1,4 +1,4 @@
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 
 #include <atomic>
 #include <chrono>

@@ -27,13 +27,14 @@ namespace {
 
 // Only what may be called between fork and exec.
 [[noreturn]] void become(const Account& account, const char* const* command, int output,
-                         pid_t parent) {
-  if (account.change && (::setgroups(0, nullptr) != 0 || ::setgid(account.group) != 0 ||
-                         ::setuid(account.user) != 0)) {
+                         pid_t parent, SpawnOptions options) {
+  if (options.as_account && account.change &&
+      (::setgroups(0, nullptr) != 0 || ::setgid(account.group) != 0 ||
+       ::setuid(account.user) != 0)) {
     ::_exit(126);
   }
   // After the change of user, which would clear it. The parent may have ended before.
-  ::prctl(PR_SET_PDEATHSIG, SIGQUIT);
+  ::prctl(PR_SET_PDEATHSIG, options.end_signal);
   if (::getppid() != parent) {
     ::_exit(126);
   }
@@ -59,7 +60,7 @@ std::optional<Account> account() {
   return Account{.change = true, .user = entry->pw_uid, .group = entry->pw_gid};
 }
 
-pid_t spawn(const std::vector<std::string>& command, const fs::path& log) {
+pid_t spawn(const std::vector<std::string>& command, const fs::path& log, SpawnOptions options) {
   std::vector<const char*> words;
   for (const std::string& word : command) {
     words.push_back(word.c_str());
@@ -70,7 +71,7 @@ pid_t spawn(const std::vector<std::string>& command, const fs::path& log) {
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child == 0) {
-    become(who, words.data(), output, parent);
+    become(who, words.data(), output, parent, options);
   }
   ::close(output);
   if (child < 0) {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "postgres/server.h"
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 
 namespace strand::postgres {
 

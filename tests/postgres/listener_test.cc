@@ -1,4 +1,4 @@
-#include "store/postgres/listener.h"
+#include "pq/listener.h"
 
 #include <chrono>
 #include <condition_variable>

@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #include "postgres/daemon.h"
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 
 namespace strand::postgres {
 namespace {

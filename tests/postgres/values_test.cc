@@ -1,4 +1,4 @@
-#include "store/postgres/values.h"
+#include "pq/values.h"
 
 #include <array>
 #include <cstdint>

@@ -17,8 +17,8 @@
 #include "model/violation.h"
 #include "postgres/server.h"
 #include "postgres_faults/crew.h"
+#include "pq/connection.h"
 #include "sim/random.h"
-#include "store/postgres/connection.h"
 
 namespace strand::postgres_faults {
 namespace {

@@ -6,10 +6,11 @@ import re
 # and the public headers. "store" means the files directly in src/store/.
 BACKENDS = ("store/memory", "store/sqlite", "store/rocksdb")
 STORE = ("store", "store/contract", "store/disk", "store/engine", "store/local", "store/check", *BACKENDS, "store/postgres", "store/remote")
-ALL = ("base", *STORE, "queue", "workflow", "relay", "server", "cli", "proto")
+ALL = ("base", "pq", *STORE, "queue", "workflow", "relay", "server", "cli", "proto")
 MAY_USE = {
     "base": (),
-    "store": ("base", *STORE),
+    "pq": ("base",),
+    "store": ("base", "pq", *STORE),
     "store/contract": ("base",),
     "store/engine": ("base", "store/contract"),
     "store/check": ("base", "store/contract", "store/engine"),
@@ -18,18 +19,18 @@ MAY_USE = {
     "store/disk": ("base",),
     "store/sqlite": ("base", "store/disk", "store/engine"),
     "store/rocksdb": ("base", "store/disk", "store/engine"),
-    "store/postgres": ("base", "store", "store/contract"),
+    "store/postgres": ("base", "pq", "store", "store/contract"),
     "store/remote": ("base", "store", "store/contract", "proto"),
     "queue": ("base",),
     "workflow": ("base", "queue"),
-    "relay": ("base",),
+    "relay": ("base", "pq"),
     "server": tuple(folder for folder in ALL if folder not in ("relay", "cli")),
     "cli": ALL,
 }
 
-# Public headers that speak of layers above: these two folders stand beside or below the store.
+# Public headers that speak of layers above: these folders stand beside or below the store.
 UPPER_PUBLIC = re.compile(r"strand/(store|queue|workflow|server)\b")
-NO_UPPER_PUBLIC = ("base", "relay")
+NO_UPPER_PUBLIC = ("base", "pq", "relay")
 
 STANDARD_HEADER = re.compile(r"[a-z0-9_]+")
 

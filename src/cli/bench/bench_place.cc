@@ -8,9 +8,9 @@
 
 #include "base/text.h"
 #include "cli/bench/baselines.h"
+#include "pq/connection.h"
 #include "store/engine/backend.h"
 #include "store/open.h"
-#include "store/postgres/connection.h"
 #include "store/postgres/location.h"
 #include "store/url.h"
 

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "pq/connection.h"
 #include "store/postgres/answers.h"
-#include "store/postgres/connection.h"
 
 namespace strand::cli {
 

@@ -4,7 +4,7 @@
 
 #include <strand/store.h>
 
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 #include "store/postgres/places.h"
 #include "store/postgres/requests.h"
 

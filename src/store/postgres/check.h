@@ -7,7 +7,7 @@
 
 #include <strand/error.h>
 
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 #include "store/postgres/location.h"
 
 // Whether a store is whole: every invariant that sql/check.sql names, of every row.

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/assert.h"
-#include "store/postgres/backoff.h"
+#include "pq/backoff.h"
 
 namespace strand::postgres {
 namespace {

@@ -12,8 +12,8 @@
 #include <strand/error.h>
 #include <strand/time.h>
 
-#include "store/postgres/connection.h"
-#include "store/postgres/stop_signal.h"
+#include "pq/connection.h"
+#include "pq/stop_signal.h"
 
 namespace strand::postgres {
 

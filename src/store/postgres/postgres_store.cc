@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "base/planted.h"
+#include "pq/backoff.h"
 #include "store/contract/check.h"
-#include "store/postgres/backoff.h"
 #include "store/postgres/requests.h"
 #include "store/postgres/upkeep.h"
 

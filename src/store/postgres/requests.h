@@ -6,7 +6,7 @@
 
 #include <strand/store.h>
 
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 
 // How calls of the contract become statements: calls of the functions in sql/.
 

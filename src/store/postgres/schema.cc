@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "pq/pooler.h"
 #include "store/postgres/answers.h"
 #include "store/postgres/planted_sql.h"
 #include "store/postgres/sql.h"
@@ -278,44 +279,6 @@ std::string session_script(const Location& location) {
       location.schema);
 }
 
-namespace {
-
-std::unexpected<Error> pooled(std::string_view how) {
-  return failure(
-      Errc::invalid_argument,
-      fmt::format("there is a pooler in transaction mode (such as pgbouncer) in between, "
-                  "which gives each transaction another session ({}): connect to the "
-                  "server itself, or use session mode",
-                  how));
-}
-
-// Settings, prepared statements, locks of the session and LISTEN need a session of one's own.
-Result<void> check_pooler(Connection& connection, const Location& location) {
-  const auto process_of = [](Connection& asked) -> Result<int> {
-    const auto row = ask(asked, "select pg_backend_pid()", "looking for a pooler");
-    if (!row) return std::unexpected(row.error());
-    return row->int4(0, 0);
-  };
-  const auto served_by = process_of(connection);
-  if (!served_by) return pooled(served_by.error().message);
-  // The server itself says at the start who serves the connection, and a pooler makes that up.
-  if (*served_by == connection.backend_pid()) return {};
-  const auto other = Connection::open(location.conninfo);
-  if (!other) return std::unexpected(other.error());
-  for (int i = 0; i < 3; ++i) {
-    const auto here = process_of(connection);
-    if (!here) return pooled(here.error().message);
-    const auto there = process_of(**other);
-    if (!there) return pooled(there.error().message);
-    if (*here != *served_by || *here == *there) {
-      return pooled("two connections have one, or one has two");
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<void> check_server(Connection& connection, const Location& location) {
   const auto row = ask(connection,
                        "select current_setting('server_version_num')::int, "
@@ -339,7 +302,7 @@ Result<void> check_server(Connection& connection, const Location& location) {
                    "the server is a read-only replica, or the session is read-only: name the "
                    "primary, or all hosts with target_session_attrs=read-write");
   }
-  return check_pooler(connection, location);
+  return check_pooler(connection, location.conninfo);
 }
 
 }  // namespace strand::postgres

@@ -5,7 +5,7 @@
 
 #include <strand/error.h>
 
-#include "store/postgres/connection.h"
+#include "pq/connection.h"
 #include "store/postgres/location.h"
 #include "store/postgres/places.h"
 

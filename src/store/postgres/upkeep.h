@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/alarm.h"
-#include "store/postgres/listener.h"
+#include "pq/listener.h"
 #include "store/postgres/location.h"
 
 namespace strand::postgres {

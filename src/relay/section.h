@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <toml.hpp>
+
+#include <strand/error.h>
+#include <strand/time.h>
+
+namespace strand::relay {
+
+// One table of a TOML file while it is read. Each call takes one key, if it is there, into its
+// target. The first error is kept, and finish() returns it, or complains about a key that nobody
+// asked for.
+class Section {
+ public:
+  Section(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
+
+  void text(const std::string& key, std::string& target);
+  void text(const std::string& key, std::optional<std::string>& target);
+  void number(const std::string& key, std::uint32_t& target, std::uint32_t min);
+  void boolean(const std::string& key, bool& target);
+  void duration(const std::string& key, Duration& target);
+  // Empty text: none.
+  void duration(const std::string& key, std::optional<Duration>& target);
+  void durations(const std::string& key, std::vector<Duration>& target);
+  void texts(const std::string& key, std::vector<std::string>& target);
+  void map(const std::string& key, std::map<std::string, std::string>& target);
+
+  template <class Choice>
+  void choice(const std::string& key, Choice& target,
+              const std::vector<std::pair<std::string, Choice>>& choices) {
+    std::string word;
+    text(key, word);
+    if (word.empty()) return;
+    std::vector<std::string> names;
+    for (const auto& [name, value] : choices) {
+      if (name == word) {
+        target = value;
+        return;
+      }
+      names.push_back(name);
+    }
+    complain_choice(key, word, names);
+  }
+
+  // A table within this one, or nothing.
+  const toml::table* inner(const std::string& key);
+
+  void complain(const std::string& key, std::string_view what);
+  [[nodiscard]] Result<void> finish();
+
+ private:
+  const toml::value* find(const std::string& key);
+  void complain_choice(const std::string& key, const std::string& word,
+                       const std::vector<std::string>& names);
+
+  const toml::table& table_;
+  std::string where_;  // such as "relay.toml: [tables.outbox]"
+  std::vector<std::string> known_;
+  std::optional<Error> error_;
+};
+
+// A value as the text that it would be on a command line: numbers and booleans too. Nothing for
+// tables, arrays and times.
+std::optional<std::string> plain_text(const toml::value& value);
+
+}  // namespace strand::relay
