@@ -8,7 +8,6 @@ namespace strand::relay {
 namespace {
 
 using postgres::Group;
-using postgres::Params;
 using postgres::Rows;
 using postgres::Statement;
 
