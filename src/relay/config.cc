@@ -326,6 +326,12 @@ Result<void> check_settings(const TableSettings& table) {
   if (table.transactional && table.strategy != Strategy::shards) {
     return wrong("transactional: only with strategy = \"shards\": there is one id for each shard");
   }
+  if (table.transactional && table.lease < std::chrono::seconds{5}) {
+    return wrong(fmt::format(
+        "transactional: needs a lease of at least 5s, not {}: a new owner initialises its "
+        "transactional ids, which takes Kafka some of that time",
+        format_duration(table.lease)));
+  }
   if (table.shard_by == ShardBy::partition && table.columns.partition.empty()) {
     return wrong("shard_by: \"partition\" needs columns.partition");
   }

@@ -24,12 +24,16 @@ KafkaSettings complete(const TableSettings& table, KafkaSettings settings, const
   settings.try_emplace("topic.metadata.propagation.max.ms", fmt::to_string(patience.count()));
   settings["enable.idempotence"] = "true";
   settings["acks"] = "all";
-  // The relay gives up first, and gives up everything. This is for a process that was paused: what
-  // it had queued is too old when it wakes up.
-  settings["message.timeout.ms"] = fmt::to_string((table.lease * 9 / 10).count());
   if (table.transactional) {
+    // A gap cannot be committed.
+    settings["message.timeout.ms"] = fmt::to_string((table.lease * 9 / 10).count());
     settings.try_emplace("transaction.timeout.ms", fmt::to_string(table.lease.count()));
   } else {
+    // Only the relay gives up, and then everything. If messages were given up one by one, in a
+    // process that was paused for long a message could be too old when it wakes up, and the one
+    // behind it, a moment younger, could still be sent: the guarantee against gaps does not cover
+    // that.
+    settings["message.timeout.ms"] = "0";
     settings["enable.gapless.guarantee"] = "true";
   }
   return settings;

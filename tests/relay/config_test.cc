@@ -65,6 +65,9 @@ TEST(RelayConfig, Values_that_do_not_go_together_are_refused_with_the_reason) {
   EXPECT_THAT(complaint("[tables.outbox]\nlease = \"10s\"\ndelivery_timeout = \"9s\"\n"),
               HasSubstr("three quarters of the lease"));
   EXPECT_THAT(complaint("[tables.outbox]\ntransactional = true\n"), HasSubstr("shards"));
+  EXPECT_THAT(complaint("[tables.outbox]\nstrategy = \"shards\"\ntransactional = true\n"
+                        "lease = \"2s\"\npoll = \"100ms\"\n"),
+              HasSubstr("at least 5s"));
   EXPECT_THAT(complaint("[tables.outbox]\nstyle = \"delete\"\nretention = \"1h\"\n"),
               HasSubstr("retention"));
   EXPECT_THAT(complaint("[tables.outbox]\nlease = 30\n"), HasSubstr("in quotes"));
