@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "relay/candidates.h"
 #include "relay/claims.h"
 
@@ -22,10 +23,12 @@ class AdvisoryClaims final : public Claims {
       : outbox_(outbox), connection_(connection), candidates_(outbox, connection, {}) {
     // Sixty-four bits of hash: two entities that share a lock wait for each other, no more. The
     // table is in it, because the locks of a database are one space.
+    const bool too_short = STRAND_PLANTED("relay-lock-ends-with-the-claim");
     lock_sql_ = fmt::format(
-        "SELECT e, nextval('{}') FROM unnest($1::text[]) e WHERE pg_try_advisory_lock("
+        "SELECT e, nextval('{}') FROM unnest($1::text[]) e WHERE {}("
         "hashtextextended(e, hashtextextended({}, 0))) LIMIT $2",
-        outbox.own().epochs, literal("claim " + outbox.settings().full_name()));
+        outbox.own().epochs, too_short ? "pg_try_advisory_xact_lock" : "pg_try_advisory_lock",
+        literal("claim " + outbox.settings().full_name()));
   }
 
   Result<void> begin() override {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "relay/candidates.h"
 #include "relay/claims.h"
 
@@ -51,10 +52,11 @@ class RowClaims final : public Claims {
   }
 
   [[nodiscard]] Fence fence(std::span<const Claim> claims) const override {
+    const bool any_epoch = STRAND_PLANTED("relay-marks-under-any-epoch");
     return {
         .held = fmt::format("SELECT c.entity AS slot FROM {} c WHERE c.relay = $4 AND c.entity = "
-                            "ANY($5::text[]) AND c.epoch = ANY($6::int8[]) FOR UPDATE",
-                            outbox_.own().claims),
+                            "ANY($5::text[]) AND (c.epoch = ANY($6::int8[]) OR {}) FOR UPDATE",
+                            outbox_.own().claims, any_epoch),
         .release = fmt::format("DELETE FROM {} c USING held WHERE c.relay = $4 AND c.entity = "
                                "held.slot",
                                outbox_.own().claims),

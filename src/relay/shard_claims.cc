@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "relay/claims.h"
 
 // Strategy C: entities fall into shards by hash, and a worker has some shards under leases, each
@@ -72,12 +73,14 @@ class ShardClaims final : public Claims {
 
   [[nodiscard]] Fence fence(std::span<const Claim> claims) const override {
     static_cast<void>(claims);
-    return {.held = fmt::format(
-                "SELECT s.shard::text AS slot FROM {} s JOIN unnest($5::int4[], $6::int8[]) AS "
-                "w(shard, epoch) ON s.shard = w.shard AND s.epoch = w.epoch WHERE s.relay = $4 FOR "
-                "SHARE OF s",
-                outbox_.own().shards),
-            .add_params = [this](postgres::Params& params) { add_held(params); }};
+    const bool any_epoch = STRAND_PLANTED("relay-marks-shards-under-any-epoch");
+    return {
+        .held = fmt::format(
+            "SELECT s.shard::text AS slot FROM {} s JOIN unnest($5::int4[], $6::int8[]) AS "
+            "w(shard, epoch) ON s.shard = w.shard AND (s.epoch = w.epoch OR {}) WHERE s.relay = "
+            "$4 FOR SHARE OF s",
+            outbox_.own().shards, any_epoch),
+        .add_params = [this](postgres::Params& params) { add_held(params); }};
   }
 
   Result<bool> keep(std::span<const Claim> claims) override {
