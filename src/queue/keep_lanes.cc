@@ -126,6 +126,7 @@ void Consumer::Loop::let_go(const std::string& queue, const std::string& key) {
     return held->lease.key == key && held->lease.queue == queue;
   });
   if (found == kept_.end()) return;
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the next line removes it there
   const HeldPointer held = *found;
   take_from_kept(held);
   release(held);
