@@ -112,7 +112,7 @@ class Hand {
     EXPECT_TRUE(begun) << begun.error().message;
   }
 
-  std::vector<Claim> claim() {
+  std::vector<Claim> claim() const {
     auto got = claims->claim();
     EXPECT_TRUE(got) << got.error().message;
     return got.value_or(std::vector<Claim>{});
@@ -123,7 +123,7 @@ class Hand {
       names.push_back(claim.entity);
     return names;
   }
-  std::vector<std::string> read(const std::vector<Claim>& held) {
+  std::vector<std::string> read(const std::vector<Claim>& held) const {
     std::vector<std::string> ids;
     const auto rows = source->read(held);
     EXPECT_TRUE(rows) << rows.error().message;
@@ -135,7 +135,7 @@ class Hand {
   }
   // Marks these rows of an entity; the ids that were.
   Result<std::vector<std::string>> mark(const std::vector<Claim>& held,
-                                        const std::vector<std::string>& ids) {
+                                        const std::vector<std::string>& ids) const {
     Outcome outcome;
     for (const std::string& id : ids)
       outcome.sent.push_back({id, held.front().slot, held.front().entity});

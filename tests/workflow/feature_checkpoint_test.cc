@@ -1,6 +1,7 @@
 // Checkpoints: the code begins again with its state, and nothing that was under way is lost.
 
 #include <set>
+#include <type_traits>
 
 #include "workflow/fixture.h"
 
@@ -472,8 +473,8 @@ TEST_P(Checkpoints, With_nothing_left_to_begin_with_the_instance_is_parked_and_n
 
 TEST_P(Checkpoints, A_state_of_another_type_cannot_be_read_either) {
   env().set_checkpoints({.when = always.when, .prune = false});
-  const auto with = [](auto sample) {
-    using State = decltype(sample);
+  const auto with = [](const auto& sample) {
+    using State = std::remove_cvref_t<decltype(sample)>;
     return WorkflowType<int()>{"typed", [](Workflow& wf) -> Task<int> {
                                  std::ignore = wf.restored<State>();
                                  co_await wf.checkpoint(State{});
