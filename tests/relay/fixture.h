@@ -117,7 +117,7 @@ class Hand {
     EXPECT_TRUE(got) << got.error().message;
     return got.value_or(std::vector<Claim>{});
   }
-  std::vector<std::string> claim_names() {
+  std::vector<std::string> claim_names() const {
     std::vector<std::string> names;
     for (const Claim& claim : claim())
       names.push_back(claim.entity);
