@@ -12,9 +12,6 @@ namespace {
 using postgres::Group;
 using postgres::Statement;
 
-// An entity has 1 to 10 rows, usually; so many are looked at for each candidate that is wanted.
-constexpr std::int64_t rows_per_candidate = 6;
-
 }  // namespace
 
 Candidates::Candidates(const Outbox& outbox, postgres::Connection& connection,

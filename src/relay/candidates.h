@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,6 +14,9 @@
 #include "relay/source.h"
 
 namespace strand::relay {
+
+// An entity has 1 to 10 rows, usually; so many are looked at for each candidate that is wanted.
+inline constexpr std::int64_t rows_per_candidate = 6;
 
 // Finds entities that have waiting rows: those of the oldest rows first. When the oldest rows are
 // all of entities that cannot be had, it hops through the index from entity to entity, one step

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/planted.h"
+#include "relay/candidates.h"
 #include "relay/claims.h"
 
 // Strategy C: entities fall into shards by hash, and a worker has some shards under leases, each
@@ -18,8 +19,6 @@ namespace {
 using postgres::Group;
 using postgres::Rows;
 using postgres::Statement;
-
-constexpr std::int64_t rows_per_candidate = 6;
 
 class ShardClaims final : public Claims {
  public:
@@ -213,8 +212,7 @@ class ShardClaims final : public Claims {
             "WITH free AS MATERIALIZED (SELECT shard FROM {0} WHERE relay = $1 AND shards = $2 AND "
             "until < now() AND ($3::int4[] IS NULL OR shard = ANY($3::int4[])) LIMIT $4 FOR UPDATE "
             "SKIP LOCKED) UPDATE {0} s SET owner = $5, epoch = nextval('{1}'), until = now() + $6 "
-            "* "
-            "interval '1 millisecond' FROM free WHERE s.relay = $1 AND s.shard = free.shard "
+            "* interval '1 millisecond' FROM free WHERE s.relay = $1 AND s.shard = free.shard "
             "RETURNING s.shard, s.epoch",
             outbox_.own().shards, outbox_.own().epochs)};
     std::vector<std::int32_t> only = settings.only_shards;

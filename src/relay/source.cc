@@ -55,8 +55,7 @@ std::string make_read_sql(const Outbox& outbox) {
   if (reads_by_slot(settings)) {
     where += fmt::format(
         " AND EXISTS (SELECT FROM unnest($1::text[], $3::text[]) AS c(e, s) WHERE c.e = {}::text "
-        "AND "
-        "c.s = {}::text)",
+        "AND c.s = {}::text)",
         outbox.key(), shard_expression(settings));
   }
   if (settings.commit_order != CommitOrder::watermark ||
@@ -129,8 +128,7 @@ Statement trouble_statement(const std::string& sql, const TableSettings& setting
 std::string not_stopped(const Outbox& outbox, std::string_view entity, int parameter) {
   return fmt::format(
       "NOT EXISTS (SELECT FROM {} x WHERE x.relay = ${} AND x.entity = {} AND (x.next_at IS NULL "
-      "OR "
-      "x.next_at > now()))",
+      "OR x.next_at > now()))",
       outbox.own().trouble, parameter, entity);
 }
 
@@ -195,8 +193,7 @@ std::string Source::mark_sql(const Fence& fence) const {
       "WITH r AS MATERIALIZED (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS r(id, "
       "slot, entity)), held AS MATERIALIZED ({}), done AS ({} RETURNING r.id), healed AS (DELETE "
       "FROM {} x WHERE x.relay = {} AND x.entity IN (SELECT r.entity FROM r JOIN held USING "
-      "(slot)) "
-      "AND x.state = 'blocked'){} SELECT id FROM done",
+      "(slot)) AND x.state = 'blocked'){} SELECT id FROM done",
       fence.held, change, outbox_.own().trouble, literal(settings.full_name()),
       fence.release.empty() ? "" : fmt::format(", freed AS ({})", fence.release));
 }

@@ -50,11 +50,8 @@ bool Instance::admit(const std::shared_ptr<Call>& call) {
 void Instance::call_activity(const std::shared_ptr<Call>& call, const ActivityCall& what,
                              Where where) {
   if (!admit(call)) return;
-  const Pending wanted{.kind = Kind::activity,
-                       .call = call,
-                       .name = what.activity->name,
-                       .input_hash = hash_of_input(what.input)};
-  if (take_over(call, wanted)) return;
+  const std::uint64_t hash = hash_of_input(what.input);
+  if (take_over(call, Kind::activity, what.activity->name, "", hash)) return;
   const std::uint64_t number = next_call();
   call->on_cancel = [this, number](const std::string& reason) { cancel_pending(number, reason); };
   const ActivityOptions& options = what.options;
@@ -70,7 +67,7 @@ void Instance::call_activity(const std::shared_ptr<Call>& call, const ActivityCa
                       .name = what.activity->name,
                       .queue = std::string(event.detail("queue")),
                       .has_progress = !event.detail("heartbeat").empty(),
-                      .input_hash = wanted.input_hash};
+                      .input_hash = hash};
   if (!is_new) return;
   Send& send = decisions_.sends.emplace_back();
   send.queue = options.queue;
@@ -181,14 +178,14 @@ void Instance::attempt_local(const std::shared_ptr<LocalCall>& local) {
 void Instance::start_timer(const std::shared_ptr<Call>& call, Time at, Where where) {
   if (!admit(call)) return;
   Bytes time = format_time(at);
-  const Pending wanted{.kind = Kind::timer, .call = call, .input_hash = hash_of_input(time)};
-  if (take_over(call, wanted)) return;
+  const std::uint64_t hash = hash_of_input(time);
+  if (take_over(call, Kind::timer, "", "", hash)) return;
   const std::uint64_t number = next_call();
   call->on_cancel = [this, number](const std::string& reason) { cancel_pending(number, reason); };
   HistoryEvent event{.kind = EventKind::timer_started, .call = number, .data = std::move(time)};
   const bool is_new = decide(event, where);
   pending_[number] = {
-      .kind = Kind::timer, .call = call, .queue = identity_.queue, .input_hash = wanted.input_hash};
+      .kind = Kind::timer, .call = call, .queue = identity_.queue, .input_hash = hash};
   if (!is_new) return;
   Send send = to_instance(identity_.id, wire::timer_kind);
   wire::add(send.headers, wire::call_header, reference(number));
@@ -284,12 +281,8 @@ bool started_now(const Decisions& decisions, const std::string& id) {
 
 void Instance::start_child(const std::shared_ptr<Call>& call, const ChildCall& what, Where where) {
   if (!admit(call)) return;
-  const Pending wanted{.kind = Kind::child,
-                       .call = call,
-                       .name = what.options.id,
-                       .label = what.label,
-                       .input_hash = hash_of_input(what.input)};
-  if (take_over(call, wanted)) return;
+  const std::uint64_t hash = hash_of_input(what.input);
+  if (take_over(call, Kind::child, what.options.id, what.label, hash)) return;
   const std::uint64_t number = next_call();
   call->on_cancel = [this, number](const std::string& reason) { cancel_pending(number, reason); };
   const std::string id = what.options.id.empty()
@@ -308,7 +301,7 @@ void Instance::start_child(const std::shared_ptr<Call>& call, const ChildCall& w
                       .name = id,
                       .label = what.label,
                       .when_parent_ends = what.options.when_parent_ends,
-                      .input_hash = wanted.input_hash};
+                      .input_hash = hash};
   if (!is_new) return;
   std::string refused;
   if (auto fine = check_id(id); !fine) refused = fine.error().message;

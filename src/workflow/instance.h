@@ -236,7 +236,8 @@ class Instance {
   // From a checkpoint, with that number in the history.
   void begin_again(const HistoryEvent& event, std::uint64_t number);
   // Hands over a call that was under way at the checkpoint, if the code has just begun again.
-  bool take_over(const std::shared_ptr<Call>& call, const Pending& wanted);
+  bool take_over(const std::shared_ptr<Call>& call, Kind kind, std::string_view name,
+                 std::string_view label, std::uint64_t input_hash);
   void call_off_what_nobody_took_over();
 
   void wind_up();

@@ -153,15 +153,16 @@ void Instance::begin_again(const HistoryEvent& event, std::uint64_t number) {
   begin();
 }
 
-bool Instance::take_over(const std::shared_ptr<Call>& call, const Pending& wanted) {
+bool Instance::take_over(const std::shared_ptr<Call>& call, Kind kind, std::string_view name,
+                         std::string_view label, std::uint64_t input_hash) {
   if (STRAND_PLANTED("checkpoint-calls-again")) return false;
   for (const std::uint64_t number : handed_over_) {
     const auto found = pending_.find(number);
     if (found == pending_.end()) continue;
     Pending& pending = found->second;
-    const bool any_child = pending.kind == Kind::child && wanted.name.empty();
-    if (pending.kind != wanted.kind || pending.input_hash != wanted.input_hash ||
-        pending.label != wanted.label || (pending.name != wanted.name && !any_child)) {
+    const bool any_child = kind == Kind::child && name.empty();  // its id was made up
+    if (pending.kind != kind || pending.input_hash != input_hash || pending.label != label ||
+        (pending.name != name && !any_child)) {
       continue;
     }
     pending.call = call;

@@ -204,7 +204,7 @@ class Turns::Run final : public Outside {
            std::ranges::any_of(when.after, came_in) ||
            (when.every && since.now - since.from >= *when.every) ||
            (when.replay_longer_than &&
-            turns_.costs().estimate(lease_.label, since.events) >= *when.replay_longer_than);
+            turns_.costs_.estimate(lease_.label, since.events) >= *when.replay_longer_than);
   }
 
   ActivityContext& local_context(const ActivityDefinition& activity) override {
@@ -230,6 +230,7 @@ class Turns::Run final : public Outside {
     auto replayed = replay(definition, history);
     if (!replayed && !result_.report.differs && history.first > history.execution.first) {
       // Only from its last checkpoint on was it read, and that is of no use.
+      result_.report.unreadable_checkpoints = 0;  // it is tried again, and counted once
       const auto whole = read_history(turns_.store_, lease_.queue, *lease_.key);
       if (!whole) return std::unexpected(whole.error());
       replayed = replay(definition, *whole);
@@ -255,7 +256,7 @@ class Turns::Run final : public Outside {
       auto replayed = instance_->replay(tail, history.first + i);
       if (replayed) {
         const auto took = std::chrono::steady_clock::now() - began;
-        turns_.costs().add(lease_.label, tail.size(), took);
+        turns_.costs_.add(lease_.label, tail.size(), took);
         result_.report.replayed_events = tail.size();
         events->erase(events->begin(), events->begin() + static_cast<std::ptrdiff_t>(i));
         past_ = *std::move(events);

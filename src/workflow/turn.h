@@ -78,8 +78,7 @@ class Turns {
   Store& store_;
   Registry registry_;
   Options options_;
-  ReplayCosts& costs() const { return *costs_; }
-  std::unique_ptr<ReplayCosts> costs_ = std::make_unique<ReplayCosts>();
+  mutable ReplayCosts costs_;  // has a lock of its own
 };
 
 // What ends an execution from outside: everything under way is called off, its parent told, its
