@@ -15,6 +15,7 @@ enum class Errc {
   transaction_too_large,  // more operations or bytes than one transaction may have
   invalid_token,          // not a token of this store
   unsupported,            // no such kind of store, or a feature it does not have
+  forbidden,              // a server does not let this caller do that, or does not know the caller
 
   // The request does not fit the state of the store. Nothing was changed.
   not_found,             // no such queue, message, lane, topic, subscription

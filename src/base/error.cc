@@ -18,6 +18,8 @@ std::string_view to_string(Errc code) {
       return "invalid_token";
     case Errc::unsupported:
       return "unsupported";
+    case Errc::forbidden:
+      return "forbidden";
     case Errc::not_found:
       return "not_found";
     case Errc::already_exists:

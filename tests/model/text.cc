@@ -164,6 +164,8 @@ std::string text(Errc code) {
       return "invalid_token";
     case Errc::unsupported:
       return "unsupported";
+    case Errc::forbidden:
+      return "forbidden";
     case Errc::not_found:
       return "not_found";
     case Errc::already_exists:

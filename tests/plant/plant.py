@@ -46,6 +46,7 @@ THREADS = Stage("threads_tests", ("--gtest_fail_fast",))
 QUEUE = Stage("queue_tests", ("--gtest_fail_fast",), "memory", timeout_s=60)
 WORKFLOW = Stage("workflow_tests", ("--gtest_fail_fast",), "memory", timeout_s=60)
 POSTGRES = Stage("postgres_tests", ("--gtest_fail_fast", "--gtest_filter=*Claim*:*SlowSender*:*Together*:CheckTest.*"))
+SERVER = Stage("server_tests", ("--gtest_fail_fast",))
 RELAY = Stage("relay_tests", ("--gtest_fail_fast", "--gtest_filter=*RelayHoles*"))
 SIM = Stage("strand-sim", ("--seeds", "2000", "--no-shrink"), timeout_s=300)
 
@@ -65,6 +66,7 @@ STAGES = {
     "queue": [QUEUE, THREADS],
     "workflow": [WORKFLOW],
     "relay": [RELAY],
+    "server": [SERVER],
     "postgres": [POSTGRES, conformance("postgres", timeout_s=600)],
 }
 
