@@ -20,6 +20,7 @@ set(STRAND_ROCKSDB_LIBRARY "${STRAND_ROCKSDB_ARCHIVE}" snappy lz4 zstd bz2 z ${C
 find_package(SQLite3 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq>=14)
+pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++>=1.51 protobuf)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 
 # ccache, when it is there. Precompiled headers are cached only with these sloppiness settings

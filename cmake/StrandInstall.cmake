@@ -6,7 +6,8 @@ include(CMakePackageConfigHelpers)
 
 # One archive, whatever the layers are that it is made of.
 add_library(strand_archive STATIC
-  $<TARGET_OBJECTS:strand_base> $<TARGET_OBJECTS:strand_pq> $<TARGET_OBJECTS:strand_store> $<TARGET_OBJECTS:strand_queue>
+  $<TARGET_OBJECTS:strand_base> $<TARGET_OBJECTS:strand_pq> $<TARGET_OBJECTS:strand_proto>
+  $<TARGET_OBJECTS:strand_store> $<TARGET_OBJECTS:strand_queue>
   $<TARGET_OBJECTS:strand_workflow>)
 set_target_properties(strand_archive PROPERTIES OUTPUT_NAME strand LINKER_LANGUAGE CXX)
 

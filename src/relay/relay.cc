@@ -219,9 +219,10 @@ Result<std::unique_ptr<Relay>> Relay::start(Config config, RelayOptions options)
 }
 
 void Relay::stop() {
-  shared_->hurry.give();
   for (const auto& table : tables_)
     table->stop();
+  // Behind it, so that who cannot connect because of it knows why.
+  shared_->hurry.give();
   for (const auto& table : tables_)
     table->join();
 }

@@ -62,6 +62,7 @@ void Worker::run() {
   while (!crew_.wakeups.stopped()) {
     if (connection_ == nullptr) {
       if (auto connected = connect(); !connected) {
+        if (crew_.wakeups.stopped()) break;  // told to stop while it connected: no trouble
         log_once(connected.error().message);
         connection_.reset();
         crew_.wakeups.pause(database_backoff_.next());
@@ -86,7 +87,7 @@ void Worker::run() {
       crew_.wakeups.pause(database_backoff_.next());
     }
   }
-  if (connection_ != nullptr) {
+  if (connection_ != nullptr && claims_ != nullptr) {
     std::ignore = claims_->end();
     unregister_worker();
   }

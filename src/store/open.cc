@@ -17,6 +17,8 @@
 #include "store/memory/memory_backend.h"
 #include "store/postgres/location.h"
 #include "store/postgres/postgres_store.h"
+#include "store/remote/location.h"
+#include "store/remote/remote_store.h"
 #include "store/rocksdb/rocksdb_backend.h"
 #include "store/sqlite/sqlite_backend.h"
 #include "store/url.h"
@@ -65,6 +67,8 @@ Result<std::unique_ptr<engine::Backend>> open_backend(std::string_view url,
       return failure(
           Errc::unsupported,
           "a store in PostgreSQL has no backend of its own: its rules are in the database");
+    case Url::Scheme::strand:
+      return failure(Errc::unsupported, "a store behind a server has no backend of its own");
   }
   return failure(Errc::unsupported, "no such kind of store");
 }
@@ -88,6 +92,12 @@ Result<std::unique_ptr<Store>> open(std::string_view url, OpenOptions options) {
     const auto location = postgres::parse_location(parsed->rest);
     if (!location) return std::unexpected(location.error());
     return postgres::PostgresStore::open(*location, std::move(options));
+  }
+  if (const auto parsed = store::parse_url(url);
+      parsed && parsed->scheme == store::Url::Scheme::strand) {
+    const auto location = remote::parse_location(parsed->rest);
+    if (!location) return std::unexpected(location.error());
+    return remote::RemoteStore::open(*location);
   }
   auto backend = store::open_backend(url, options);
   if (!backend) return std::unexpected(std::move(backend).error());

@@ -1,7 +1,6 @@
 #include "store/url.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
 #include <fmt/format.h>
@@ -13,10 +12,7 @@ namespace strand::store {
 namespace {
 
 constexpr std::string_view supported =
-    "rocksdb:PATH, sqlite:PATH, postgres://…, memory: and memory:NAME";
-
-// Kinds of store that Strand knows by name, but that this version cannot open.
-constexpr std::array<std::string_view, 2> not_built = {"strand", "strands"};
+    "rocksdb:PATH, sqlite:PATH, postgres://…, strand://HOST:PORT, memory: and memory:NAME";
 
 bool is_scheme(std::string_view text) {
   // As RFC 3986 has it; so neither a path nor text with blanks is mistaken for one.
@@ -61,18 +57,13 @@ Result<Url> parse_url(std::string_view text) {
   if (scheme == "memory") return Url{Url::Scheme::memory, std::string(rest)};
   if (scheme == "rocksdb") return on_disk(Url::Scheme::rocksdb, text, rest);
   if (scheme == "sqlite") return on_disk(Url::Scheme::sqlite, text, rest);
-  if (scheme == "postgres" || scheme == "postgresql") {
+  const bool database = scheme == "postgres" || scheme == "postgresql";
+  if (database || scheme == "strand" || scheme == "strands") {
     if (text.find('\0') != std::string_view::npos) {
       return failure(Errc::invalid_argument,
                      fmt::format("\"{}\" has a zero byte in it", base::printable(text)));
     }
-    return Url{Url::Scheme::postgres, std::string(text)};
-  }
-  if (std::ranges::find(not_built, scheme) != not_built.end()) {
-    return failure(Errc::unsupported,
-                   fmt::format("stores of the kind \"{}:\" are not built into this version; "
-                               "supported are {}",
-                               base::printable(scheme), supported));
+    return Url{database ? Url::Scheme::postgres : Url::Scheme::strand, std::string(text)};
   }
   return failure(Errc::unsupported,
                  fmt::format("there is no kind of store named \"{}:\"; supported are {}",

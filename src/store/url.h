@@ -9,9 +9,10 @@ namespace strand::store {
 
 // The name of a store, taken apart: `memory:orders` is scheme `memory`, rest `orders`.
 struct Url {
-  enum class Scheme { memory, rocksdb, sqlite, postgres };
+  enum class Scheme { memory, rocksdb, sqlite, postgres, strand };
   Scheme scheme = Scheme::memory;
-  // A name, the path of a store on disk, which is not empty, or the whole URL of a database.
+  // A name, the path of a store on disk, which is not empty, or the whole URL of a database or
+  // server.
   std::string rest;
 };
 

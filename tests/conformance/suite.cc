@@ -16,6 +16,7 @@
 
 #include "postgres/server.h"
 #include "pq/connection.h"
+#include "server/served_store.h"
 #include "store/postgres/answers.h"
 #include "store/postgres/check.h"
 #include "store/postgres/location.h"
@@ -126,6 +127,17 @@ StoreUnderTest in_postgres() {
           .findings = [](const std::string& url) { return schemas().findings(url); }};
 }
 
+// A store in memory behind a server: every call goes over TCP. `badly`: and through a proxy that
+// loses answers.
+StoreUnderTest behind_a_server(const std::string& name, bool badly) {
+  return {.name = name,
+          .url = [name](const std::string& store) { return "memory:" + name + "-" + store; },
+          .opener =
+              [badly](const std::string& url, const OpenOptions& options) {
+                return server::open_served(url, options, badly);
+              }};
+}
+
 // Every store that passes this suite stands here, and only here.
 std::vector<StoreUnderTest> all_stores() {
   return {
@@ -133,6 +145,8 @@ std::vector<StoreUnderTest> all_stores() {
       on_disk("rocksdb"),
       on_disk("sqlite"),
       in_postgres(),
+      behind_a_server("served", false),
+      behind_a_server("badly_served", true),
   };
 }
 
@@ -331,7 +345,7 @@ Store& StoreConformance::store() {
 void StoreConformance::reopen() {
   close();
   const std::string url = GetParam().url(name_);
-  auto opened = open(url, options_);
+  auto opened = GetParam().open(url, options_);
   if (!opened) {
     throw CannotGoOn("opening " + url + ": " + describe(opened.error()),
                      std::source_location::current());
@@ -347,12 +361,12 @@ void StoreConformance::reopen(const Limits& limits) {
 void StoreConformance::close() { store_.reset(); }
 
 Answer<std::unique_ptr<Store>> StoreConformance::open_again() {
-  return open(GetParam().url(name_), options_);
+  return GetParam().open(GetParam().url(name_), options_);
 }
 
 std::unique_ptr<Store> StoreConformance::open_another() {
   other_urls_.push_back(GetParam().url(fresh_name()));
-  return Answer(open(other_urls_.back(), options_)).value();
+  return Answer(GetParam().open(other_urls_.back(), options_)).value();
 }
 
 // --- Sending ---

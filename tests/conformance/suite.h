@@ -228,6 +228,13 @@ struct StoreUnderTest {
   bool single_owner = true;                             // a second open of one store is `in_use`
   // What is wrong inside the store at a URL, in words; it is open meanwhile.
   std::function<std::vector<std::string>(const std::string&)> findings = {};
+  // Opens the store at a URL; none: strand::open.
+  std::function<Result<std::unique_ptr<Store>>(const std::string&, const OpenOptions&)> opener = {};
+
+  [[nodiscard]] Result<std::unique_ptr<Store>> open(const std::string& at,
+                                                    const OpenOptions& options) const {
+    return opener ? opener(at, options) : strand::open(at, options);
+  }
 };
 void PrintTo(const StoreUnderTest& store, std::ostream* out);
 

@@ -26,6 +26,8 @@ Kind kind_of(const std::string& name) {
       {"sqlite", {.traits = {.reopens = true}, .seeds = 100}},
       {"rocksdb", {.traits = {.reopens = true}, .seeds = 20}},  // takes long to open
       {"postgres", {.traits = {.same_ids = false}, .seeds = 60}},
+      {"served", {.traits = {.reopens = true}, .seeds = 20}},
+      {"badly_served", {.traits = {.reopens = true}, .seeds = 5}},
   };
   const auto found = kinds.find(name);
   return found == kinds.end() ? Kind{} : found->second;
@@ -47,7 +49,11 @@ class Premises {
   ~Premises() {
     if (store_.remove) store_.remove(url_);
   }
-  [[nodiscard]] const std::string& url() const { return url_; }
+  [[nodiscard]] std::unique_ptr<Store> open(const OpenOptions& options) const {
+    auto store = store_.open(url_, options);
+    if (!store) throw std::runtime_error("opening " + url_ + ": " + store.error().message);
+    return std::move(*store);
+  }
 
  private:
   conformance::StoreUnderTest store_;
@@ -101,8 +107,7 @@ Stage stage_of(const OtherStore& other) {
     const auto premises = std::make_shared<Premises>(other.store);
     return {
         .reference = [reference](const OpenOptions& options) { return opened(reference, options); },
-        .other =
-            [premises](const OpenOptions& options) { return opened(premises->url(), options); }};
+        .other = [premises](const OpenOptions& options) { return premises->open(options); }};
   };
 }
 

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "fuzz/target.h"
 #include "store/postgres/location.h"
+#include "store/remote/location.h"
 #include "store/url.h"
 
 namespace strand::fuzz {
@@ -21,7 +22,8 @@ std::string_view scheme_of(store::Url::Scheme scheme) {
     case store::Url::Scheme::sqlite:
       return "sqlite";
     case store::Url::Scheme::postgres:
-      return "";  // libpq reads it as a whole
+    case store::Url::Scheme::strand:
+      return "";  // read as a whole
   }
   return {};
 }
@@ -40,6 +42,13 @@ void locate(const std::string& text) {
                "a store has a schema, and may connect to it");
 }
 
+void locate_server(const std::string& text) {
+  const auto location = remote::parse_location(text);
+  if (!location) return require_clear(location.error());
+  FUZZ_REQUIRE(!location->host.empty() && location->port > 0, "a server has a host and a port");
+  FUZZ_REQUIRE(location->tls || location->ca_file.empty(), "certificates are for TLS");
+}
+
 void run(std::string_view text) {
   const auto url = store::parse_url(text);
   if (url) {
@@ -51,6 +60,7 @@ void run(std::string_view text) {
     FUZZ_REQUIRE(!on_disk || url->rest.find('\0') == std::string::npos,
                  "a path with a zero byte would name another file than it says");
     if (url->scheme == store::Url::Scheme::postgres) locate(url->rest);
+    if (url->scheme == store::Url::Scheme::strand) locate_server(url->rest);
     return;
   }
   require_clear(url.error());

@@ -107,6 +107,19 @@ TEST_P(RelayKinds, Rows_of_each_entity_arrive_once_and_in_order) {
   EXPECT_EQ(number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0);
 }
 
+// A worker that is told to stop while it still connects has nothing to complain of.
+TEST_F(RelayRuns, Stopping_before_all_workers_are_connected_is_no_trouble) {
+  const Config wanted = config("workers = 16", to_broker());
+  init(wanted);
+  for (int i = 0; i < 10; ++i) {
+    const auto relay = start(wanted);
+    ASSERT_NE(relay, nullptr);
+    relay->stop();
+  }
+  EXPECT_THAT(log(), IsEmpty());
+  EXPECT_EQ(number("SELECT count(*) FROM strand_relay_workers"), 0);
+}
+
 TEST_F(RelayRuns, A_message_has_key_headers_partition_and_tombstone_of_its_row) {
   const std::string topic = broker().fresh_topic(3);
   const Config wanted = config(

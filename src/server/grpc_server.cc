@@ -1,0 +1,125 @@
+#include "server/grpc_server.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include "store/remote/connection.h"
+
+namespace strand::server {
+
+namespace {
+
+constexpr unsigned look_at_certificates_every_s = 1;
+
+Result<void> check_readable(const std::string& path, std::string_view what) {
+  std::ifstream file(path, std::ios::binary);
+  if (file && file.peek() != std::ifstream::traits_type::eof()) return {};
+  return failure(Errc::invalid_argument,
+                 fmt::format("the {} \"{}\" cannot be read, or is empty", what, path));
+}
+
+Result<std::shared_ptr<grpc::ServerCredentials>> credentials_of(
+    const std::optional<TlsFiles>& files) {
+  if (!files) return grpc::InsecureServerCredentials();
+  if (auto good = check_readable(files->certificate, "certificate"); !good) {
+    return std::unexpected(std::move(good).error());
+  }
+  if (auto good = check_readable(files->key, "key of the certificate"); !good) {
+    return std::unexpected(std::move(good).error());
+  }
+  const bool ask_clients = !files->client_ca.empty();
+  if (ask_clients) {
+    if (auto good = check_readable(files->client_ca, "certificate authority of clients"); !good) {
+      return std::unexpected(std::move(good).error());
+    }
+  }
+  auto provider = std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+      files->key, files->certificate, files->client_ca, look_at_certificates_every_s);
+  grpc::experimental::TlsServerCredentialsOptions options(std::move(provider));
+  options.watch_identity_key_cert_pairs();
+  if (ask_clients) options.watch_root_certs();
+  options.set_cert_request_type(ask_clients
+                                    ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+                                    : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+int milliseconds(Duration duration) { return static_cast<int>(duration.count()); }
+
+void add_limits(grpc::ServerBuilder& builder, const GrpcServerOptions& options) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.message_bytes_max));
+  builder.SetMaxSendMessageSize(-1);  // a lease may bring as much as the client asked for
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE,
+                             static_cast<int>(options.metadata_bytes_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(options.calls_per_connection_max));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             milliseconds(options.handshake_timeout));
+  // Finds clients that are gone without a word.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.keepalive));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
+  if (options.idle_timeout > Duration{0}) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(options.idle_timeout));
+  }
+  // Two servers on one port would each get a part of the clients.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GrpcServer>> GrpcServer::start(Store& store, const Access& access,
+                                                      const GrpcServerOptions& options) {
+  remote::keep_callback_threads();
+  static std::once_flag plugins;
+  std::call_once(plugins, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+  const auto credentials = credentials_of(options.tls);
+  if (!credentials) return std::unexpected(credentials.error());
+
+  std::unique_ptr<GrpcServer> server(new GrpcServer(store, access, options.service));
+  grpc::ServerBuilder builder;
+  add_limits(builder, options);
+  const bool ipv6 = options.host.find(':') != std::string::npos;
+  const std::string address = ipv6 ? fmt::format("[{}]:{}", options.host, options.port)
+                                   : fmt::format("{}:{}", options.host, options.port);
+  int port = 0;
+  builder.AddListeningPort(address, *credentials, &port);
+  builder.RegisterService(&server->service_);
+  server->server_ = builder.BuildAndStart();
+  if (!server->server_ || port == 0) {
+    return failure(Errc::in_use,
+                   fmt::format("cannot listen at {}: is another server running there? Name another "
+                               "address with --grpc",
+                               address));
+  }
+  server->port_ = static_cast<std::uint16_t>(port);
+  server->server_->GetHealthCheckService()->SetServingStatus(true);
+  return server;
+}
+
+GrpcServer::~GrpcServer() {
+  if (server_) drain(Duration{0});
+}
+
+void GrpcServer::drain(Duration patience) {
+  if (auto* health = server_->GetHealthCheckService()) health->Shutdown();
+  service_.drain();
+  server_->Shutdown(std::chrono::system_clock::now() + patience);
+  server_->Wait();
+}
+
+}  // namespace strand::server

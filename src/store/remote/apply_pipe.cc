@@ -1,0 +1,385 @@
+#include "store/remote/apply_pipe.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "store/contract/check.h"
+#include "store/remote/convert.h"
+#include "store/remote/unlimited.h"
+
+namespace strand::remote {
+
+namespace {
+
+constexpr std::size_t batch_bytes_max = std::size_t{4} << 20U;
+constexpr std::size_t batch_transactions_max = 4096;
+constexpr Duration pause_min{5};
+constexpr Duration pause_max{500};
+
+bool is_text(const std::optional<Address>& address) {
+  return !address || base::is_utf8(address->queue);
+}
+
+// Whether the names that an operation has are text.
+struct AdminTravels {
+  template <class Operation>
+  bool operator()(const Operation& operation) const {
+    return base::is_utf8(operation.queue);
+  }
+  bool operator()(const ConfigureQueue& operation) const {
+    return base::is_utf8(operation.queue) && is_text(operation.settings.dead_notice_to);
+  }
+  bool operator()(const Redrive& operation) const {
+    return base::is_utf8(operation.queue) && (!operation.to || base::is_utf8(*operation.to));
+  }
+  bool operator()(const Subscribe& operation) const {
+    return base::is_utf8(operation.queue) && base::is_utf8(operation.pattern);
+  }
+  bool operator()(const ConfigureTopic& operation) const { return base::is_utf8(operation.topic); }
+};
+
+// The same for all that travels as text.
+bool can_travel(const Transaction& transaction) {
+  const auto all = [](const auto& parts, auto travels) {
+    return std::ranges::all_of(parts, travels);
+  };
+  return all(transaction.settles,
+             [](const Settle& settle) {
+               return (!settle.label || base::is_utf8(*settle.label)) &&
+                      (!settle.owner_hint || base::is_utf8(settle.owner_hint->owner));
+             }) &&
+         all(transaction.cancels,
+             [](const Cancel& cancel) { return base::is_utf8(cancel.queue); }) &&
+         all(transaction.sends,
+             [](const Send& send) {
+               return base::is_utf8(send.queue) && base::is_utf8(send.label) &&
+                      is_text(send.dead_notice_to);
+             }) &&
+         all(transaction.publishes,
+             [](const Publish& publish) { return base::is_utf8(publish.topic); }) &&
+         (!transaction.admin || std::visit(AdminTravels{}, *transaction.admin));
+}
+
+}  // namespace
+
+// What one thread waits for: as much as fits into one request, so that its order is that of the
+// request.
+struct ApplyPipe::Job {
+  std::vector<v1::Transaction> transactions;
+  std::vector<std::size_t> places;  // of the results, in those of the call
+  std::size_t bytes = 0;
+  std::vector<Result<Receipt>> results;
+  bool sent = false;      // has left
+  bool repeated = false;  // was sent more than once
+  bool done = false;
+  std::condition_variable changed;
+};
+
+struct ApplyPipe::Request {
+  struct Part {
+    std::shared_ptr<Job> job;  // none: nobody waits for it any more
+    std::size_t count = 0;
+  };
+  v1::ApplyRequest request;
+  std::vector<Part> parts;
+  bool sent = false;  // on any stream
+};
+
+// One stream, from its beginning to its end. Calls the pipe under its lock.
+class ApplyPipe::Stream final
+    : public grpc::ClientBidiReactor<v1::ApplyRequest, v1::ApplyResponse> {
+ public:
+  explicit Stream(ApplyPipe& pipe) : pipe_(pipe) {
+    pipe.connection_.prepare(context_);
+    context_.set_wait_for_ready(true);
+    pipe.connection_.stub().async()->ApplyStream(&context_, this);
+    StartRead(&response_);
+    StartCall();
+  }
+
+  void write(const v1::ApplyRequest& request) { StartWrite(&request); }
+  void cancel() { context_.TryCancel(); }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(pipe_.mutex_);
+    pipe_.writing_ = false;
+    if (ok) pipe_.send_next();
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) return;  // OnDone follows
+    {
+      const std::lock_guard lock(pipe_.mutex_);
+      pipe_.answered(response_);
+    }
+    StartRead(&response_);
+  }
+  void OnDone(const grpc::Status& status) override {
+    const std::lock_guard lock(pipe_.mutex_);
+    if (const auto said = said_by_server(status, context_)) pipe_.fail_all(*said);
+    pipe_.ended_.notify_all();
+    pipe_.begin_again();  // destroys this
+  }
+
+ private:
+  ApplyPipe& pipe_;
+  grpc::ClientContext context_;
+  v1::ApplyResponse response_;
+};
+
+ApplyPipe::ApplyPipe(Connection& connection) : connection_(connection) {
+  std::random_device random;
+  client_ = std::uint64_t{random()} << 32U | random();
+}
+
+ApplyPipe::~ApplyPipe() {
+  std::unique_lock lock(mutex_);
+  if (stream_) stream_->cancel();
+  ended_.wait(lock, [&] { return !stream_; });
+}
+
+TransactionId ApplyPipe::new_id(Time now) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t number = numbers_.next++;
+  numbers_.unanswered.insert(number);
+  return {.client = client_,
+          .number = number,
+          .time = now,
+          .lowest_unanswered = *numbers_.unanswered.begin()};
+}
+
+std::vector<Result<Receipt>> ApplyPipe::apply(std::span<const Transaction> transactions) {
+  std::vector<Result<Receipt>> results(transactions.size(), failure(Errc::unavailable, ""));
+  std::vector<std::size_t> wanted(transactions.size());
+  std::iota(wanted.begin(), wanted.end(), std::size_t{0});
+  // A second round only for ids that were too old when they were made.
+  for (int round = 0; round < 2 && !wanted.empty(); ++round) {
+    std::vector<std::size_t> too_old;
+    std::shared_ptr<Job> job;
+    const auto flush = [&] {
+      if (!job) return;
+      run(job);
+      for (std::size_t k = 0; k < job->places.size(); ++k) {
+        auto& result = job->results[k];
+        const std::size_t place = job->places[k];
+        // The estimate of the server's time was wrong, because its clock has leapt. Nothing was
+        // done.
+        if (!result && result.error().code == Errc::transaction_expired &&
+            !transactions[place].id && !job->repeated) {
+          too_old.push_back(place);
+        }
+        results[place] = std::move(result);
+      }
+      job.reset();
+    };
+    for (const std::size_t place : wanted) {
+      auto one = wire_form(transactions[place]);
+      if (!one) {
+        results[place] = std::unexpected(std::move(one).error());
+        continue;
+      }
+      const std::size_t bytes = one->ByteSizeLong();
+      if (job &&
+          (job->bytes + bytes > batch_bytes_max || job->places.size() == batch_transactions_max)) {
+        flush();
+      }
+      if (!job) job = std::make_shared<Job>();
+      job->bytes += bytes;
+      job->transactions.push_back(*std::move(one));
+      job->places.push_back(place);
+    }
+    flush();
+    wanted = std::move(too_old);
+    if (!wanted.empty() && !connection_.ask_now()) break;
+  }
+  return results;
+}
+
+Result<v1::Transaction> ApplyPipe::wire_form(const Transaction& transaction) {
+  // Text that is not UTF-8 cannot travel. Whatever else is wrong is the server's to judge.
+  if (!can_travel(transaction)) {
+    if (auto checked = check_transaction(transaction, unlimited()); !checked) {
+      return std::unexpected(std::move(checked).error());
+    }
+    return failure(Errc::invalid_argument, "a name in the transaction is not UTF-8 text");
+  }
+  v1::Transaction one;
+  write(transaction, one);
+  if (const std::size_t bytes = one.ByteSizeLong(); bytes > request_bytes_max) {
+    return failure(Errc::transaction_too_large,
+                   fmt::format("the transaction has {} bytes as it is sent, and {} fit into a "
+                               "request; split it",
+                               bytes, request_bytes_max));
+  }
+  if (!transaction.id) {
+    const TransactionId id = new_id(connection_.estimated_now());
+    one.mutable_id()->set_client(id.client);
+    one.mutable_id()->set_number(id.number);
+    one.mutable_id()->set_time_ms(id.time.time_since_epoch().count());
+    one.mutable_id()->set_lowest_unanswered(id.lowest_unanswered);
+  }
+  return one;
+}
+
+void ApplyPipe::run(const std::shared_ptr<Job>& job) {
+  const auto until = Steady::now() + connection_.patience().call;
+  std::unique_lock lock(mutex_);
+  gathered_.push_back(job);
+  send_next();
+  while (!job->done) {
+    if (Steady::now() >= until) {
+      give_up(*job);
+      return;
+    }
+    if (!stream_ && Steady::now() >= reopen_at_) open_stream();
+    job->changed.wait_until(lock, stream_ ? until : std::min(until, reopen_at_));
+  }
+}
+
+void ApplyPipe::send_next() {
+  if (!stream_) {
+    if (!gathered_.empty() && Steady::now() >= reopen_at_) open_stream();
+    return;
+  }
+  if (writing_) return;
+  if (unsent_.empty() && !gathered_.empty()) {
+    auto next = std::make_unique<Request>();
+    next->request.set_sequence(++last_sequence_);
+    std::size_t bytes = 0;
+    while (!gathered_.empty()) {
+      Job& job = *gathered_.front();
+      const auto count = static_cast<std::size_t>(next->request.transactions_size());
+      if (count > 0 && (bytes + job.bytes > batch_bytes_max ||
+                        count + job.transactions.size() > batch_transactions_max)) {
+        break;
+      }
+      bytes += job.bytes;
+      next->parts.push_back({gathered_.front(), job.transactions.size()});
+      for (v1::Transaction& one : job.transactions)
+        next->request.mutable_transactions()->Add(std::move(one));
+      job.transactions.clear();
+      gathered_.pop_front();
+    }
+    unsent_.push_back(last_sequence_);
+    requests_.emplace(last_sequence_, std::move(next));
+  }
+  if (unsent_.empty()) return;
+  const auto found = requests_.find(unsent_.front());
+  unsent_.pop_front();
+  Request& request = *found->second;
+  for (const Request::Part& part : request.parts) {
+    if (!part.job) continue;
+    part.job->repeated = part.job->repeated || request.sent;
+    part.job->sent = true;
+  }
+  request.sent = true;
+  writing_ = true;
+  stream_->write(request.request);
+}
+
+void ApplyPipe::open_stream() {
+  unsent_.clear();
+  for (const auto& [sequence, request] : requests_)
+    unsent_.push_back(sequence);
+  writing_ = false;
+  stream_ = std::make_unique<Stream>(*this);
+  send_next();
+}
+
+void ApplyPipe::begin_again() {
+  stream_.reset();
+  writing_ = false;
+  pause_ = std::clamp(pause_ * 2, pause_min, pause_max);
+  reopen_at_ = Steady::now() + pause_;
+  // Those who wait open the next one. All are woken, because any may have given up meanwhile.
+  for (const auto& [sequence, request] : requests_) {
+    for (const Request::Part& part : request->parts) {
+      if (part.job) part.job->changed.notify_all();
+    }
+  }
+  for (const auto& job : gathered_)
+    job->changed.notify_all();
+}
+
+void ApplyPipe::answered(v1::ApplyResponse& response) {
+  pause_ = Duration{0};
+  connection_.note_now(Time{Duration{response.now_ms()}});
+  const auto found = requests_.find(response.sequence());
+  if (found == requests_.end()) return;
+  const std::unique_ptr<Request> request = std::move(found->second);
+  requests_.erase(found);
+  int index = 0;
+  for (const Request::Part& part : request->parts) {
+    for (std::size_t i = 0; i < part.count; ++i, ++index) {
+      const v1::TransactionId& id = request->request.transactions(index).id();
+      if (id.client() == client_) numbers_.unanswered.erase(id.number());
+      if (!part.job) continue;
+      part.job->results.push_back(
+          index < response.results_size()
+              ? read_result(response.results(index))
+              : failure(Errc::unknown_outcome, "the server's answer has too few results"));
+    }
+    if (part.job) finish(*part.job);
+  }
+}
+
+void ApplyPipe::finish(Job& job) {
+  job.done = true;
+  job.changed.notify_all();
+}
+
+void ApplyPipe::give_up(Job& job) {
+  std::erase_if(gathered_, [&](const auto& other) { return other.get() == &job; });
+  for (const v1::Transaction& one : job.transactions) {
+    if (one.id().client() == client_) numbers_.unanswered.erase(one.id().number());
+  }
+  for (auto& [sequence, request] : requests_) {
+    for (Request::Part& part : request->parts) {
+      if (part.job.get() == &job) part.job.reset();
+    }
+  }
+  const Error error =
+      job.sent ? Error{Errc::unknown_outcome,
+                       fmt::format("the server at {} did not answer within {} ms, so it is not "
+                                   "known whether the transaction was applied",
+                                   connection_.address(), connection_.patience().call.count())}
+               : Error{Errc::unavailable,
+                       fmt::format("the server at {} could not be reached within {} ms; the "
+                                   "transaction was not sent",
+                                   connection_.address(), connection_.patience().call.count())};
+  job.results.assign(job.places.size(), std::unexpected(error));
+  job.done = true;
+}
+
+// The server refused the stream as a whole: who calls may not, or its limits are lower than ours.
+void ApplyPipe::fail_all(const Error& error) {
+  const auto fail = [&](Job& job) {
+    if (job.done) return;
+    // What was sent on an earlier stream may have been done.
+    const bool unknown = job.repeated;
+    job.results.assign(
+        job.places.size(),
+        std::unexpected(unknown ? Error{Errc::unknown_outcome, error.message} : error));
+    finish(job);
+  };
+  for (const auto& [sequence, request] : requests_) {
+    for (const v1::Transaction& one : request->request.transactions()) {
+      if (one.id().client() == client_) numbers_.unanswered.erase(one.id().number());
+    }
+    for (const Request::Part& part : request->parts) {
+      if (part.job) fail(*part.job);
+    }
+  }
+  for (const auto& job : gathered_)
+    fail(*job);
+  requests_.clear();
+  unsent_.clear();
+  gathered_.clear();
+}
+
+}  // namespace strand::remote
