@@ -36,6 +36,15 @@ Result<toml::value> parse(std::string_view text, const std::string& name) {
 
 std::size_t line_of(const toml::value& value) { return value.location().line(); }
 
+std::string in_quotes(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + '"';
+}
+
 std::optional<std::string> plain_text(const toml::value& value) {
   if (value.is_string()) return value.as_string().str;
   if (value.is_boolean()) return value.as_boolean() ? "true" : "false";

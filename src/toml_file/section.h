@@ -75,6 +75,9 @@ Result<toml::value> parse(std::string_view text, const std::string& name);
 // The line on which a value stands, in the text that it was read from.
 std::size_t line_of(const toml::value& value);
 
+// Text as TOML writes it, in quotes. It has no control characters.
+std::string in_quotes(std::string_view text);
+
 // A value as the text that it would be on a command line: numbers and booleans too. Nothing for
 // tables, arrays and times.
 std::optional<std::string> plain_text(const toml::value& value);
