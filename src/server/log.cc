@@ -1,9 +1,11 @@
 #include "server/log.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cmath>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -59,7 +61,9 @@ struct AsText {
 };
 
 struct AsJson {
-  boost::json::value operator()(std::string_view text) const { return {shortened(text)}; }
+  boost::json::value operator()(std::string_view text) const {
+    return boost::json::string(shortened(text));
+  }
   boost::json::value operator()(double number) const {
     if (!std::isfinite(number)) return nullptr;
     return number;
@@ -104,6 +108,15 @@ std::string_view to_string(LogLevel level) {
   }
   STRAND_ASSERT(false, "every LogLevel has a name");
   return {};
+}
+
+std::string new_request_id() {
+  static const std::uint64_t process = [] {
+    std::random_device device;
+    return std::uint64_t{device()} << 32U | device();
+  }();
+  static std::atomic<std::uint64_t> count = 0;
+  return fmt::format("{:016x}-{:x}", process, count.fetch_add(1, std::memory_order_relaxed));
 }
 
 Log::Log(LogOptions options)

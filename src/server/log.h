@@ -40,6 +40,10 @@ struct LogField {
   Value value;
 };
 
+// Names one request in all its lines, and to who made it: no other of any server has the same. Not
+// secret, and can be guessed.
+[[nodiscard]] std::string new_request_id();
+
 struct LogOptions {
   LogFormat format = LogFormat::text;
   LogLevel level = LogLevel::info;  // the least that is written

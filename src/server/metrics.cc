@@ -1,5 +1,6 @@
 #include "server/metrics.h"
 
+#include <algorithm>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -106,8 +107,11 @@ std::string Metrics::text() {
     }
   }
   std::vector<MetricFamily> all;
-  for (auto& [name, family] : families)
+  for (auto& [name, family] : families) {
+    // So that two looks can be compared.
+    std::ranges::sort(family.metric, {}, &ClientMetric::label);
     all.push_back(std::move(family));
+  }
   std::ostringstream out;
   prometheus::TextSerializer().Serialize(out, all);
   return out.str();

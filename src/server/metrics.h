@@ -47,7 +47,8 @@ class Metrics {
   // Until the handle is dropped, which waits for a call that is running.
   [[nodiscard]] std::shared_ptr<void> add(Source source);
 
-  // In Prometheus' text format. Label values that are no UTF-8 are shown escaped.
+  // In Prometheus' text format. Label values that are no UTF-8 are shown escaped. Takes as long as
+  // its sources, and those may ask the store.
   [[nodiscard]] std::string text();
 
   static constexpr const char* content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -240,7 +240,7 @@ void add_rest(Table& table) {
                "So many queues, those with the most messages, have metrics of their own",
                AT(metrics.queues_max));
   table.duration("metrics.interval", Duration{0},
-                 "Figures of queues are not counted anew more often than this",
+                 "Figures of queues are not counted anew more often than this; 0s: at each look",
                  AT(metrics.interval));
 }
 

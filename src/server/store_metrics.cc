@@ -127,7 +127,7 @@ std::vector<Metric> StoreMetrics::read() {
 }
 
 bool StoreMetrics::due() const {
-  if (!counted_) return true;
+  if (!counted_ || options_.interval == Duration{0}) return true;
   return steady_clock::now() - *counted_ >=
          std::max<steady_clock::duration>(options_.interval, took_ * 10);
 }

@@ -23,7 +23,7 @@ namespace strand::server {
 // Threads: one at a time, as sources are called.
 // Cost:    one Store::stats for each queue. They are counted anew when `interval` has passed, and
 //          not before ten times as much time as the last count took: with 100,000 queues the store
-//          has other things to do.
+//          has other things to do. An interval of 0 has them counted at each look.
 class StoreMetrics {
  public:
   struct Options {

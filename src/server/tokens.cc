@@ -23,6 +23,7 @@ namespace {
 
 using toml_file::in_quotes;
 
+constexpr std::string_view token_prefix = "strand_";
 constexpr std::size_t tokens_max = 10'000;
 constexpr std::size_t name_bytes_max = 100;
 constexpr std::size_t pattern_bytes_max = 512;
@@ -77,6 +78,9 @@ Result<TokenEntry> read_entry(const toml::table& table, const std::string& where
       !base::is_plain_text(entry.name)) {
     return wrong(fmt::format("{} name: write a name of at most {} bytes", where, name_bytes_max));
   }
+  if (entry.name.starts_with(token_prefix)) {
+    return wrong(where + " name: this looks like a token; names are shown in logs");
+  }
   const auto bytes = parse_hex(digest);
   if (!bytes) {
     return wrong(where +
@@ -103,7 +107,7 @@ std::string new_token() {
   std::erase(text, '=');
   std::ranges::replace(text, '+', '-');
   std::ranges::replace(text, '/', '_');
-  return "strand_" + text;
+  return std::string(token_prefix) + text;
 }
 
 Digest digest_of(std::string_view token) {
@@ -149,13 +153,8 @@ Result<void> check_pattern(std::string_view pattern) {
 }
 
 Result<std::vector<TokenEntry>> parse_tokens(std::string_view text, const std::string& file) {
-  const auto root = toml_file::parse(text, file);
-  if (!root) {
-    // What toml11 shows of the file could hold a token that somebody has put there.
-    const bool plain = root.error().message.find("strand_") == std::string::npos;
-    if (plain) return std::unexpected(root.error());
-    return wrong(file + " is no TOML; see `strand token new` for what an entry looks like");
-  }
+  const auto root = toml_file::parse_secret(text, file);
+  if (!root) return std::unexpected(root.error());
   std::vector<TokenEntry> entries;
   for (const auto& [key, value] : root->as_table()) {
     const std::string where = fmt::format("{}:{}:", file, toml_file::line_of(value));

@@ -34,6 +34,18 @@ Result<toml::value> parse(std::string_view text, const std::string& name) {
   }
 }
 
+Result<toml::value> parse_secret(std::string_view text, const std::string& name) {
+  try {
+    std::istringstream stream{std::string(text)};
+    return toml::parse(stream, name);
+  } catch (const toml::exception& error) {
+    return failure(Errc::invalid_argument,
+                   fmt::format("{}:{}: this is no TOML", name, error.location().line()));
+  } catch (const std::exception&) {
+    return failure(Errc::invalid_argument, name + " is no TOML");
+  }
+}
+
 std::size_t line_of(const toml::value& value) { return value.location().line(); }
 
 std::string in_quotes(std::string_view text) {

@@ -71,6 +71,8 @@ class Section {
 // Reads a whole file, or says in one line what is wrong with it, and where. `name` is for
 // complaints.
 Result<toml::value> parse(std::string_view text, const std::string& name);
+// The same for a file with secrets: a complaint names the line, and shows nothing of it.
+Result<toml::value> parse_secret(std::string_view text, const std::string& name);
 
 // The line on which a value stands, in the text that it was read from.
 std::size_t line_of(const toml::value& value);
