@@ -124,7 +124,7 @@ class Table {
   }
 
   template <class Choice, class At>
-  void choice(std::string name, std::vector<std::pair<std::string, Choice>> choices,
+  void choice(std::string name, const std::vector<std::pair<std::string, Choice>>& choices,
               std::string help, At at) {
     std::vector<std::string> names;
     for (const auto& [word, value] : choices)
@@ -166,7 +166,7 @@ class Table {
 };
 
 // A member of the configuration, by its path, for reading and for writing.
-#define AT(path) [](auto& config) -> auto& { return config.path; }
+#define AT(path) ([](auto& config) -> auto& { return config.path; })
 
 void add_general(Table& table) {
   table.text("tokens", "The file with the tokens; empty: everybody may do everything", AT(tokens));
