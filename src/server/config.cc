@@ -119,8 +119,10 @@ Result<void> read_table(const toml::table& table, const std::string& prefix,
 Result<void> read_file(const std::string& path, ServerConfig& config) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  // An empty file has nothing to copy, which the stream takes for a failure.
-  if (!file || (file.peek() != std::ifstream::traits_type::eof() && !(text << file.rdbuf()))) {
+  // An empty file has nothing to copy, which the stream takes for a failure. A folder can be
+  // opened, but not read.
+  const bool empty = file && file.peek() == std::ifstream::traits_type::eof() && !file.bad();
+  if (!empty && !(file && text << file.rdbuf())) {
     return failure(Errc::not_found,
                    fmt::format("cannot read the configuration {}: name a file with --config",
                                base::printable(path)));

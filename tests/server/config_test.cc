@@ -112,6 +112,8 @@ TEST(Config, The_environment_may_name_the_file) {
   std::ofstream(folder / "empty.toml").flush();
   sources.file = folder / "empty.toml";
   EXPECT_EQ(load_config(sources)->patience, 10s);
+  sources.file = folder.path();
+  EXPECT_THAT(load_config(sources).error().message, HasSubstr("cannot read the configuration"));
   sources.file = folder / "missing.toml";
   EXPECT_THAT(load_config(sources).error().message, HasSubstr("missing.toml"));
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -197,7 +198,7 @@ TEST_F(Tokens, No_complaint_repeats_a_token) {
   for (const std::string& text :
        {"[[token]]\nname = \"a\"\nsha256 = \"" + token + "\"\n", "[[token]]\nname = = \"" + token,
         "[[token]]\nname = \"a\"\nsha256 = " + token + "\n",
-        "[[token]]\nname = \"" + token + "\"\nsha256 = \"" + some_digest + "\"\n"}) {
+        fmt::format("[[token]]\nname = \"{}\"\nsha256 = \"{}\"\n", token, some_digest)}) {
     const std::string error = error_of(text);
     EXPECT_NE(error, "");
     EXPECT_THAT(error, Not(HasSubstr(token.substr(7))));
