@@ -17,6 +17,7 @@ void add_workflow_commands(Family program);
 void add_saga_commands(Family program);
 void add_store_commands(Family program);
 void add_check_commands(Family program);
+void add_token_commands(Family program);
 void add_relay_commands(Family program);
 void add_bench_commands(Family program);
 void add_bench_relay_command(Family bench);

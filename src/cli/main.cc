@@ -113,6 +113,7 @@ Exit run(int argc, char** argv) {
   add_saga_commands(program);
   add_store_commands(program);
   add_check_commands(program);
+  add_token_commands(program);
   add_relay_commands(program);
   add_bench_commands(program);
   try {

@@ -11,6 +11,8 @@ namespace strand::cli {
 
 namespace {
 
+constexpr const char* common_group = "Options of every command";
+
 Result<void> read_format(Format& format, std::string_view text) {
   if (text == "json") {
     format = Format::json;
@@ -67,15 +69,18 @@ CLI::App& add_described(Family family, const Description& description) {
   return app;
 }
 
+void add_output(CLI::App& app, Format& format) {
+  add_value(app, "-o,--output", "text|json", "text for people, json for programs",
+            [&format](std::string_view text) { return read_format(format, text); })
+      .group(common_group);
+}
+
 void add_common(CLI::App& app, Common& options) {
-  static const std::string group = "Options of every command";
   add_text(app, "--store", options.store, "URL",
            fmt::format("The store; STRAND_STORE if not given, or else {}", default_store))
       .envname("STRAND_STORE")
-      ->group(group);
-  add_value(app, "-o,--output", "text|json", "text for people, json for programs",
-            [&options](std::string_view text) { return read_format(options.format, text); })
-      .group(group);
+      ->group(common_group);
+  add_output(app, options.format);
 }
 
 CLI::Option& add_value(CLI::App& app, const std::string& name, const std::string& type,

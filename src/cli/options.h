@@ -49,6 +49,8 @@ Family add_family(Family parent, const std::string& name, const std::string& wha
 
 CLI::App& add_described(Family family, const Description& description);
 void add_common(CLI::App& app, Common& options);
+// -o alone, for commands that have nothing to do with a store.
+void add_output(CLI::App& app, Format& format);
 
 // Runs a command, and sees to it that its output arrives.
 template <class Options>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <exception>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -12,10 +11,13 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "relay/section.h"
+#include "toml_file/section.h"
 
 namespace strand::relay {
 namespace {
+
+using toml_file::plain_text;
+using toml_file::Section;
 
 const std::vector<std::pair<std::string, Strategy>> strategies = {
     {"advisory", Strategy::advisory},
@@ -238,14 +240,6 @@ Result<Config> read(const toml::table& root, const std::string& file) {
   return config;
 }
 
-// toml11 explains with a picture of the place, on several lines.
-std::string first_lines(std::string_view what) {
-  std::string result;
-  for (const char c : what)
-    result += c == '\n' ? ' ' : c;
-  return result;
-}
-
 }  // namespace
 
 std::string_view to_string(Strategy strategy) { return name_of(strategies, strategy); }
@@ -264,13 +258,9 @@ std::string TableSettings::sent_at_column() const {
 }
 
 Result<Config> parse_config(std::string_view text, const std::string& name) {
-  try {
-    std::istringstream stream{std::string(text)};
-    const toml::value root = toml::parse(stream, name);
-    return read(root.as_table(), name);
-  } catch (const std::exception& error) {
-    return wrong(fmt::format("{} is no TOML: {}", name, first_lines(error.what())));
-  }
+  const auto root = toml_file::parse(text, name);
+  if (!root) return std::unexpected(root.error());
+  return read(root->as_table(), name);
 }
 
 Result<Config> read_config(const std::string& path) {

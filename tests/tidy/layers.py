@@ -6,9 +6,10 @@ import re
 # and the public headers. "store" means the files directly in src/store/.
 BACKENDS = ("store/memory", "store/sqlite", "store/rocksdb")
 STORE = ("store", "store/contract", "store/disk", "store/engine", "store/local", "store/check", *BACKENDS, "store/postgres", "store/remote")
-ALL = ("base", "pq", *STORE, "queue", "workflow", "relay", "server", "cli", "proto")
+ALL = ("base", "toml_file", "pq", *STORE, "queue", "workflow", "relay", "server", "cli", "proto")
 MAY_USE = {
     "base": (),
+    "toml_file": ("base",),
     "pq": ("base",),
     "store": ("base", "pq", *STORE),
     "store/contract": ("base",),
@@ -23,14 +24,14 @@ MAY_USE = {
     "store/remote": ("base", "store", "store/contract", "proto"),
     "queue": ("base",),
     "workflow": ("base", "queue"),
-    "relay": ("base", "pq"),
+    "relay": ("base", "toml_file", "pq"),
     "server": tuple(folder for folder in ALL if folder not in ("relay", "cli")),
     "cli": ALL,
 }
 
 # Public headers that speak of layers above: these folders stand beside or below the store.
 UPPER_PUBLIC = re.compile(r"strand/(store|queue|workflow|server)\b")
-NO_UPPER_PUBLIC = ("base", "pq", "relay")
+NO_UPPER_PUBLIC = ("base", "toml_file", "pq", "relay")
 
 STANDARD_HEADER = re.compile(r"[a-z0-9_]+")
 

@@ -1,5 +1,6 @@
 #include "store/local/group_commit.h"
 
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -34,6 +35,7 @@ Result<void> GroupCommit::open() {
   if (auto opened = pipeline_.open(wall); !opened) return opened;
   opened_at_ = pipeline_.engine().now();
   free_bytes_ = backend_->free_bytes();
+  if (free_bytes_) figures_.free_bytes = static_cast<std::int64_t>(*free_bytes_);
   return wait(lock, pipeline_.decided());
 }
 
@@ -100,17 +102,31 @@ void GroupCommit::lead(Lock& lock) {
     const engine::Decisions& batch = pipeline_.take();
     flying_ = 1 - flying_;
     flying_commit_ = batch.commit;
+    const std::size_t transactions = std::exchange(gathered_transactions_, 0);
     Result<void> written;
     if (!batch.mutations.empty()) {
       lock.unlock();
-      written = backend_->write(batch.mutations, batch.durability);
+      written = write(batch, transactions);
       const auto free_bytes = backend_->free_bytes();
+      figures_.free_bytes = free_bytes ? static_cast<std::int64_t>(*free_bytes) : -1;
       lock.lock();
       free_bytes_ = free_bytes;
     }
     complete(written);
     goes_on = written && unattended();
   }
+}
+
+Result<void> GroupCommit::write(const engine::Decisions& batch, std::size_t transactions) {
+  using std::chrono::steady_clock;
+  const auto began = steady_clock::now();
+  auto written = backend_->write(batch.mutations, batch.durability);
+  const std::chrono::duration<double> took = steady_clock::now() - began;
+  const bool synced = batch.durability == Durability::sync;
+  (synced ? figures_.sync_seconds : figures_.write_seconds).add(took.count());
+  if (transactions > 0) figures_.transactions.add(static_cast<double>(transactions));
+  if (!written) figures_.failures.fetch_add(1, std::memory_order_relaxed);
+  return written;
 }
 
 void GroupCommit::complete(const Result<void>& written) {

@@ -13,6 +13,7 @@
 #include "store/contract/watches.h"
 #include "store/engine/backend.h"
 #include "store/engine/engine.h"
+#include "store/figures.h"
 #include "store/local/pipeline.h"
 
 namespace strand::local {
@@ -61,6 +62,10 @@ class GroupCommit {
     return pipeline_.outcome(commit).has_value();
   }
 
+  // With the lock held: one more transaction is in what gathers.
+  void count_transaction() { ++gathered_transactions_; }
+  [[nodiscard]] const store::CommitFigures& figures() const { return figures_; }
+
   // How often a failed write has replaced the engine.
   [[nodiscard]] std::uint64_t rebuilds() const { return pipeline_.rebuilds(); }
 
@@ -105,6 +110,8 @@ class GroupCommit {
   // Takes the batch that has gathered, writes it and tells everyone concerned.
   void lead(Lock& lock);
   void complete(const Result<void>& written);
+  // Without the lock: writes the batch in flight, and counts it.
+  Result<void> write(const engine::Decisions& batch, std::size_t transactions);
   static void sleep(Lock& lock, Batch& batch);
   Result<void> recover();
 
@@ -114,6 +121,7 @@ class GroupCommit {
   Time opened_at_{};
   Duration opened_at_monotonic_{0};
   const std::size_t disk_reserve_bytes_;
+  store::CommitFigures figures_;
 
   std::mutex mutex_;  // for everything below
   Pipeline pipeline_;
@@ -123,6 +131,7 @@ class GroupCommit {
   Batch batches_[2];
   std::size_t flying_ = 0;  // the place of the batch in flight, or of the last that was
   engine::CommitNumber flying_commit_ = 0;
+  std::size_t gathered_transactions_ = 0;    // for the figures
   bool closed_ = false;                      // somebody is Alone
   std::optional<std::uint64_t> free_bytes_;  // of the disk, after the last write
   std::condition_variable opened_;

@@ -183,6 +183,7 @@ std::vector<Result<Receipt>> LocalStore::apply(std::span<const Transaction> tran
       }
     }
     results.push_back(commits_.engine().apply(transaction, now));
+    if (results.back()) commits_.count_transaction();
   }
   if (STRAND_PLANTED("confirmed-before-written") && results.size() == transactions.size()) {
     commits_.flush_unattended(*lock);

@@ -44,6 +44,8 @@ class LocalStore final : public Store {
   [[nodiscard]] Watch watch(WatchTarget target, std::function<void()> callback) override;
   [[nodiscard]] Time now() override { return commits_.now(); }
 
+  [[nodiscard]] const store::CommitFigures& figures() const { return commits_.figures(); }
+
   Result<History> history(const HistoryQuery& query) override;
   Result<Page<Execution>> instances(const InstancesQuery& query) override;
   Result<std::optional<Record>> record(std::string_view space, std::string_view key) override;

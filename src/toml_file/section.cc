@@ -1,6 +1,8 @@
-#include "relay/section.h"
+#include "toml_file/section.h"
 
+#include <exception>
 #include <limits>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +10,52 @@
 #include "base/nearest.h"
 #include "base/text.h"
 
-namespace strand::relay {
+namespace strand::toml_file {
+
+namespace {
+
+// toml11 explains with a picture of the place, on several lines.
+std::string one_line(std::string_view what) {
+  std::string result;
+  for (const char c : what)
+    result += c == '\n' ? ' ' : c;
+  return result;
+}
+
+}  // namespace
+
+Result<toml::value> parse(std::string_view text, const std::string& name) {
+  try {
+    std::istringstream stream{std::string(text)};
+    return toml::parse(stream, name);
+  } catch (const std::exception& error) {
+    return failure(Errc::invalid_argument,
+                   fmt::format("{} is no TOML: {}", name, base::escaped(one_line(error.what()))));
+  }
+}
+
+Result<toml::value> parse_secret(std::string_view text, const std::string& name) {
+  try {
+    std::istringstream stream{std::string(text)};
+    return toml::parse(stream, name);
+  } catch (const toml::exception& error) {
+    return failure(Errc::invalid_argument,
+                   fmt::format("{}:{}: this is no TOML", name, error.location().line()));
+  } catch (const std::exception&) {
+    return failure(Errc::invalid_argument, name + " is no TOML");
+  }
+}
+
+std::size_t line_of(const toml::value& value) { return value.location().line(); }
+
+std::string in_quotes(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + '"';
+}
 
 std::optional<std::string> plain_text(const toml::value& value) {
   if (value.is_string()) return value.as_string().str;
@@ -143,4 +190,4 @@ Result<void> Section::finish() {
   return {};
 }
 
-}  // namespace strand::relay
+}  // namespace strand::toml_file

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,7 +14,7 @@
 #include <strand/error.h>
 #include <strand/time.h>
 
-namespace strand::relay {
+namespace strand::toml_file {
 
 // One table of a TOML file while it is read. Each call takes one key, if it is there, into its
 // target. The first error is kept, and finish() returns it, or complains about a key that nobody
@@ -67,8 +68,20 @@ class Section {
   std::optional<Error> error_;
 };
 
+// Reads a whole file, or says in one line what is wrong with it, and where. `name` is for
+// complaints.
+Result<toml::value> parse(std::string_view text, const std::string& name);
+// The same for a file with secrets: a complaint names the line, and shows nothing of it.
+Result<toml::value> parse_secret(std::string_view text, const std::string& name);
+
+// The line on which a value stands, in the text that it was read from.
+std::size_t line_of(const toml::value& value);
+
+// Text as TOML writes it, in quotes. It has no control characters.
+std::string in_quotes(std::string_view text);
+
 // A value as the text that it would be on a command line: numbers and booleans too. Nothing for
 // tables, arrays and times.
 std::optional<std::string> plain_text(const toml::value& value);
 
-}  // namespace strand::relay
+}  // namespace strand::toml_file
