@@ -15,6 +15,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/core/buffer_ref.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/read.hpp>
@@ -167,7 +168,7 @@ class StreamConnection final : public Connection,
     error_code error;
     within(limits_.header_timeout);
     const std::size_t length =
-        co_await asio::async_read_until(stream_, buffer_, "\r\n\r\n", into(error));
+        co_await asio::async_read_until(stream_, beast::ref(buffer_), "\r\n\r\n", into(error));
     if (late_) co_return too_slow("head", limits_.header_timeout);
     if (error == asio::error::not_found) {
       co_return refusal_of(beast::http::error::header_limit, limits_);
