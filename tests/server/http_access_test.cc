@@ -141,6 +141,20 @@ TEST_F(AdminHttp, A_page_of_another_site_cannot_change_anything) {
   EXPECT_EQ(get("/api/v1/queues/orders/purge").status, 405U);
 }
 
+// A form without fields has no body, and needs no permission of the browser either.
+TEST_F(AdminHttp, A_form_on_another_site_cannot_change_anything) {
+  send("orders", "a", "1");
+  const auto from = [&](const std::string& fields) {
+    return call("POST", "/api/v1/queues/orders/purge", {.fields = fields}).status;
+  };
+  EXPECT_EQ(from("Origin: http://evil.example\r\nContent-Length: 0\r\n"), 403U);
+  EXPECT_EQ(from("Origin: null\r\n"), 403U);
+  EXPECT_EQ(from("Origin: http://localhost.evil.example\r\n"), 403U);
+  EXPECT_EQ(from("Sec-Fetch-Site: cross-site\r\n"), 403U);
+  EXPECT_EQ(store_->stats("orders")->ready, 1U);
+  EXPECT_EQ(from("Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n"), 200U);
+}
+
 TEST_F(AdminHttp, Answers_are_for_no_cache_frame_or_other_site) {
   for (const char* path : {"/", "/api/v1/queues", "/nothing"}) {
     const auto answer = get(path);
@@ -162,6 +176,11 @@ TEST_F(AdminHttp, Without_tokens_only_names_of_this_machine_are_answered_to) {
                            "127.0.0.1.evil.example", "", "[", "10.0.0.1"}) {
     EXPECT_EQ(host(name), 421U) << name;
   }
+  // Such a page can bring any token that it likes.
+  EXPECT_EQ(raw("GET /api/v1/queues HTTP/1.1\r\nHost: evil.example\r\n"
+                "Authorization: Bearer x\r\n\r\n")
+                .status,
+            421U);
 }
 
 TEST_F(AdminHttpAccess, With_a_token_any_name_will_do) {

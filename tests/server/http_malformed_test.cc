@@ -182,6 +182,10 @@ TEST_F(AdminHttp, Names_are_what_the_store_takes) {
 
 TEST_F(AdminHttp, A_body_where_none_belongs_is_refused) {
   EXPECT_EQ(call("GET", "/api/v1/queues", {.body = "{}"}).status, 400U);
+  send("a", {}, "1");
+  EXPECT_EQ(post("/api/v1/queues/a/purge", R"({"key":"b"})").status, 400U);
+  EXPECT_EQ(store_->stats("a")->ready, 1U);
+  EXPECT_EQ(post("/api/v1/queues/a/purge", "{}").status, 200U);
   EXPECT_EQ(call("POST", "/api/v1/queues/a/pause", {.fields = "Expect: magic\r\n"}).status, 417U);
 }
 

@@ -46,14 +46,34 @@ Response unauthorized(const Error& error, const Request& request) {
   return response;
 }
 
+bool changes_something(const Request& request) {
+  return request.method != "GET" && request.method != "HEAD";
+}
+
+// A form or a script on any page can have a browser send a request without a body anywhere; but the
+// browser says where that page is from.
+bool is_of_another_site(const Request& request) {
+  if (!request.fetch_site.empty() && request.fetch_site != "same-origin" &&
+      request.fetch_site != "none") {
+    return true;
+  }
+  return !request.origin.empty() && request.origin != "http://" + request.host &&
+         request.origin != "https://" + request.host;
+}
+
 // What does not depend on the route.
 std::optional<Response> check_content(const Request& request) {
+  if (changes_something(request) && is_of_another_site(request) &&
+      !STRAND_PLANTED("http-any-origin")) {
+    return error_response(403, "forbidden", "pages of other sites may not change anything here",
+                          request.id);
+  }
   if (!request.content_encoding.empty() && !same_word(request.content_encoding, "identity")) {
     return error_response(415, "unsupported",
                           "bodies are taken as they are: without Content-Encoding", request.id);
   }
   if (!request.has_body) return std::nullopt;
-  if (request.method == "GET" || request.method == "HEAD") {
+  if (!changes_something(request)) {
     return error_response(400, "invalid_argument", fmt::format("{} takes no body", request.method),
                           request.id);
   }
@@ -73,7 +93,8 @@ std::optional<std::string_view> token_of(const Request& request) {
 
 Api::Admitted Api::admit(const Request& head) const {
   Admitted admitted;
-  if (loopback_only_ && !head.authorization && !is_loopback(head.host) &&
+  // Where everybody is let in, a token proves nothing.
+  if (loopback_only_ && access_.admit(std::nullopt) && !is_loopback(head.host) &&
       !STRAND_PLANTED("http-any-host")) {
     admitted.refused = error_response(
         421, "misdirected",
@@ -150,12 +171,17 @@ Response Api::answer(const Admitted& admitted, const Request& request) const {
 
 Result<Response> Api::run(const Admitted& admitted, const Request& request) const {
   static const Permit nobody("", {});
-  return admitted.route->answer(Call{.request = request,
-                                     .path = admitted.values,
-                                     .query = admitted.query,
-                                     .permit = admitted.permit ? *admitted.permit : nobody,
-                                     .store_or_null = store_,
-                                     .surroundings = surroundings_});
+  const Call call{.request = request,
+                  .path = admitted.values,
+                  .query = admitted.query,
+                  .permit = admitted.permit ? *admitted.permit : nobody,
+                  .store_or_null = store_,
+                  .surroundings = surroundings_};
+  if (admitted.route->takes.empty()) {
+    if (auto nothing = call.read_body({}); !nothing)
+      return std::unexpected(std::move(nothing.error()));
+  }
+  return admitted.route->answer(call);
 }
 
 }  // namespace strand::server::http

@@ -18,8 +18,8 @@ namespace strand::server::http {
 class Api {
  public:
   // `access` must outlive it. `loopback_only`: it listens where only this machine can call, so that
-  // a caller without a token who was sent here by the name of another machine is a web page that
-  // must not get in (DNS rebinding).
+  // a caller who needs no token, and asks for another machine by name, is a web page that must not
+  // get in (DNS rebinding).
   Api(Surroundings surroundings, const Access& access, bool loopback_only)
       : surroundings_(std::move(surroundings)), access_(access), loopback_only_(loopback_only) {}
 

@@ -231,11 +231,13 @@ class StreamConnection final : public Connection,
       co_await stream_events(admitted, request);
       co_return false;
     }
-    const Response response = co_await answer(admitted, request);
+    Response response = co_await answer(admitted, request);
     const bool all_read = parser.is_done() || !request.has_body;
     unread_ = !all_read;
-    const bool keep = parser.keep_alive() && all_read && !hub_.draining;
-    co_return co_await write(response, request, admitted.permit.get(), keep);
+    // Callers by HTTP/1.0 who want more would have to be told that they get it; nobody does.
+    const bool keep =
+        parser.keep_alive() && parser.get().version() == 11 && all_read && !hub_.draining;
+    co_return co_await write(std::move(response), request, admitted.permit.get(), keep);
   }
 
   asio::awaitable<Response> answer(const Api::Admitted& admitted, const Request& request) {
@@ -253,13 +255,13 @@ class StreamConnection final : public Connection,
   asio::awaitable<bool> refuse(const Refusal& refusal, Request& request) {
     if (request.id.empty()) request.id = request_id("");
     unread_ = true;
-    const Response response =
-        error_response(refusal.status, refusal.code, refusal.message, request.id);
-    co_return co_await write(response, request, nullptr, false);
+    co_return co_await write(
+        error_response(refusal.status, refusal.code, refusal.message, request.id), request, nullptr,
+        false);
   }
 
-  asio::awaitable<bool> write(const Response& response, const Request& request,
-                              const Permit* permit, bool keep) {
+  asio::awaitable<bool> write(Response response, const Request& request, const Permit* permit,
+                              bool keep) {
     beast::http::response<beast::http::string_body> message(
         beast::http::int_to_status(response.status), 11);
     add_common_fields(message, request.id);
@@ -267,7 +269,8 @@ class StreamConnection final : public Connection,
     for (const auto& [name, value] : response.headers)
       message.set(name, value);
     message.keep_alive(keep);
-    message.body() = response.body;
+    const std::size_t bytes = response.body.size();
+    message.body() = std::move(response.body);
     message.prepare_payload();
     error_code error;
     within(limits_.write_timeout);
@@ -277,7 +280,7 @@ class StreamConnection final : public Connection,
     } else {
       co_await beast::http::async_write(stream_, message, into(error));
     }
-    log(request, response.status, response.body.size(), permit);
+    log(request, response.status, bytes, permit);
     co_return keep && !error;
   }
 
@@ -306,7 +309,7 @@ class StreamConnection final : public Connection,
       refused = error_response(503, "unavailable", "too many streams", request.id);
     }
     if (refused) {
-      co_await write(*refused, request, admitted.permit.get(), false);
+      co_await write(*std::move(refused), request, admitted.permit.get(), false);
       co_return;
     }
     ++hub_.streams;

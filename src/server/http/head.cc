@@ -82,6 +82,8 @@ Request to_request(const Parser& parser) {
   request.path = target.substr(0, mark);
   request.query = target.substr(std::min(mark + 1, target.size()));
   request.host = text_of(parser, field::host);
+  request.origin = text_of(parser, field::origin);
+  request.fetch_site = std::string(head["Sec-Fetch-Site"]);
   request.content_type = text_of(parser, field::content_type);
   request.content_encoding = text_of(parser, field::content_encoding);
   if (head.find(field::authorization) != head.end()) {

@@ -112,15 +112,16 @@ Result<std::uint64_t> administer(Store& store, Administration administration);
 
 // Adds up pages of a store until there are `limit` items, or more bytes of bodies than an answer
 // should have: so that the largest answer does not depend on how large messages are.
-inline constexpr std::size_t slice_items = 8;
+inline constexpr std::size_t slice_items = 8;  // the first one; later ones grow
+inline constexpr std::size_t slice_items_max = 32;
 inline constexpr std::size_t answer_bytes = std::size_t{1} << 20U;
 
 template <class T, class Read>
 Result<Page<T>> read_slices(std::size_t limit, const Read& read) {
   Page<T> all;
   std::size_t bytes = 0;
-  while (true) {
-    auto slice = read(all.items, std::min(limit - all.items.size(), slice_items));
+  for (std::size_t count = slice_items;; count = std::min(2 * count, slice_items_max)) {
+    auto slice = read(all.items, std::min(limit - all.items.size(), count));
     if (!slice) return std::unexpected(std::move(slice.error()));
     for (T& item : slice->items) {
       bytes += item.body.size();
