@@ -204,6 +204,24 @@ TEST_F(AdminHttp, Limits_are_as_configured) {
   EXPECT_THAT(deep.message(), testing::HasSubstr("2 levels"));
 }
 
+// Each is within its own limit.
+TEST_F(AdminHttp, Bodies_and_answers_of_all_callers_have_a_limit_together) {
+  options_.limits.held_bytes = 500'000;
+  for (int i = 0; i < 4; ++i)
+    send("orders", "a", Bytes(100'000, 'x'));
+  const std::string start =
+      "PUT /api/v1/queues/other HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Content-Length: ";
+  RawClient slow(port());
+  slow.send(start + "300000\r\n\r\n{");
+  EXPECT_TRUE(eventually([&] { return get("/api/v1/queues/orders/messages").status == 503; }));
+  EXPECT_EQ(raw(start + "300000\r\n\r\n").status, 503U);
+  EXPECT_EQ(get("/api/v1/queues/orders/messages?limit=1").status, 200U);
+  EXPECT_EQ(put("/api/v1/queues/other", "{}").status, 200U);
+  slow.vanish();
+  EXPECT_TRUE(eventually([&] { return get("/api/v1/queues/orders/messages").status == 200; }));
+}
+
 TEST_F(AdminHttp, What_is_under_way_is_finished_before_the_end) {
   Gate gate;
   options_.metrics = [&] { return gate.pass(); };

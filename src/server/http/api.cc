@@ -57,8 +57,9 @@ bool is_of_another_site(const Request& request) {
       request.fetch_site != "none") {
     return true;
   }
-  return !request.origin.empty() && request.origin != "http://" + request.host &&
-         request.origin != "https://" + request.host;
+  const std::string host = request.host.value_or("");
+  return !request.origin.empty() && request.origin != "http://" + host &&
+         request.origin != "https://" + host;
 }
 
 // What does not depend on the route.
@@ -93,14 +94,14 @@ std::optional<std::string_view> token_of(const Request& request) {
 
 Api::Admitted Api::admit(const Request& head) const {
   Admitted admitted;
-  // Where everybody is let in, a token proves nothing.
-  if (loopback_only_ && access_.admit(std::nullopt) && !is_loopback(head.host) &&
+  // Where everybody is let in, a token proves nothing. Who brings no name at all is no browser.
+  if (loopback_only_ && head.host && !is_loopback(*head.host) && access_.admit(std::nullopt) &&
       !STRAND_PLANTED("http-any-host")) {
     admitted.refused = error_response(
         421, "misdirected",
         fmt::format("this server is not called '{}'; without a token it answers to the names of "
                     "its own machine only",
-                    base::printable(head.host)),
+                    base::printable(*head.host)),
         head.id);
     return admitted;
   }

@@ -54,6 +54,31 @@ void add_common_fields(beast::http::fields& fields, const std::string& request_i
   fields.set(beast::http::field::cache_control, "no-store");
 }
 
+// Bytes that are kept in memory for a caller, as long as this lives.
+class Held {
+ public:
+  explicit Held(Hub& hub) : hub_(hub) {}
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() { hub_.held_bytes -= bytes_; }
+
+  // False: there is too much already, for others.
+  bool take(std::size_t bytes, const HttpLimits& limits) {
+    if (bytes > always_taken && hub_.held_bytes + bytes > limits.held_bytes) return false;
+    bytes_ += bytes;
+    hub_.held_bytes += bytes;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t always_taken = std::size_t{16} << 10U;
+
+  Hub& hub_;
+  std::size_t bytes_ = 0;
+};
+
+constexpr std::string_view too_much_held = "too much is held in memory for others";
+
 template <class Stream>
 class StreamConnection final : public Connection,
                                public std::enable_shared_from_this<StreamConnection<Stream>> {
@@ -221,7 +246,12 @@ class StreamConnection final : public Connection,
     if (refused) co_return co_await refuse(*refused, request);
     request = to_request(parser);
     const Api::Admitted admitted = hub_.api.admit(request);
+    Held body(hub_);
     if (!admitted.refused && request.has_body) {
+      if (!body.take(parser.content_length().value_or(limits_.body_bytes), limits_)) {
+        co_return co_await refuse(
+            {.status = 503, .code = "unavailable", .message = std::string(too_much_held)}, request);
+      }
       refused = co_await read_body(parser);
       if (gone_) co_return false;
       if (refused) co_return co_await refuse(*refused, request);
@@ -262,6 +292,9 @@ class StreamConnection final : public Connection,
 
   asio::awaitable<bool> write(Response response, const Request& request, const Permit* permit,
                               bool keep) {
+    Held held(hub_);
+    if (!held.take(response.body.size(), limits_))
+      response = error_response(503, "unavailable", too_much_held, request.id);
     beast::http::response<beast::http::string_body> message(
         beast::http::int_to_status(response.status), 11);
     add_common_fields(message, request.id);
@@ -353,10 +386,12 @@ class StreamConnection final : public Connection,
         }
         permit = *std::move(again);
       }
-      // What cannot be read now may be read the next time.
-      if (snapshot) {
-        const std::string event =
-            fmt::format("event: stats\ndata: {}\n\n", stats_text(**snapshot, *permit));
+      // What cannot be read, or held, now may be the next time.
+      std::string event;
+      if (snapshot)
+        event = fmt::format("event: stats\ndata: {}\n\n", stats_text(**snapshot, *permit));
+      Held held(hub_);
+      if (!event.empty() && held.take(event.size(), limits_)) {
         if (!co_await write_event(event)) co_return bytes;
         bytes += event.size();
       }

@@ -34,6 +34,7 @@ struct Hub {
   std::atomic<std::size_t> connections = 0;  // as many; by any thread
   std::atomic<std::size_t> streams = 0;      // by any thread
   std::size_t refusals = 0;                  // of connections, under way
+  std::size_t held_bytes = 0;                // bodies and answers in memory
   std::atomic<bool> draining = false;
 };
 

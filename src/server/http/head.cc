@@ -81,7 +81,7 @@ Request to_request(const Parser& parser) {
   const std::size_t mark = std::min(target.find('?'), target.size());
   request.path = target.substr(0, mark);
   request.query = target.substr(std::min(mark + 1, target.size()));
-  request.host = text_of(parser, field::host);
+  if (head.find(field::host) != head.end()) request.host = text_of(parser, field::host);
   request.origin = text_of(parser, field::origin);
   request.fetch_site = std::string(head["Sec-Fetch-Site"]);
   request.content_type = text_of(parser, field::content_type);

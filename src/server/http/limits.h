@@ -16,6 +16,8 @@ struct HttpLimits {
   std::size_t connections = 1'000;
   std::size_t in_flight = 64;  // requests that wait for a worker thread, or have one
   std::size_t streams = 100;   // of events
+  // Bodies and answers in memory, of all callers together. Short ones are always taken.
+  std::size_t held_bytes = std::size_t{128} << 20U;
 
   Duration idle_timeout = std::chrono::seconds{60};    // between two requests
   Duration header_timeout = std::chrono::seconds{10};  // from the first byte to the last field

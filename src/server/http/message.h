@@ -16,7 +16,7 @@ struct Request {
   std::string method = {};  // "GET"
   std::string path = {};    // as it was sent, still with its escapes
   std::string query = {};   // what is behind the '?'
-  std::string host = {};
+  std::optional<std::string> host = {};
   std::string origin = {};      // of the web page that sent it, if one did
   std::string fetch_site = {};  // what its browser says of that page
   std::string content_type = {};

@@ -152,8 +152,10 @@ Result<Response> send_event(const Call& call) {
                    "the body: give a `value`, which is sent as JSON, or a `text`, not both");
   }
   if (has_value) {
-    // It was read once, so it can be read again: with the same depth, and no name twice.
-    text = boost::json::serialize(boost::json::parse(call.request.body).at("value"));
+    // It was read once, so it can be read again.
+    boost::json::parse_options options;
+    options.max_depth = json::depth_max;
+    text = boost::json::serialize(boost::json::parse(call.request.body, {}, options).at("value"));
   }
   auto workflows = open_workflows(call, Role::send);
   if (!workflows) return std::unexpected(workflows.error());

@@ -11,11 +11,11 @@ namespace asio = boost::asio;
 
 asio::awaitable<Result<StatsSource::Snapshot>> StatsSource::get() {
   using std::chrono::steady_clock;
-  if (reading_) {
+  while (reading_) {
     boost::system::error_code woken;
-    done_.expires_at(steady_clock::time_point::max());
     co_await done_.async_wait(asio::redirect_error(asio::use_awaitable, woken));
-  } else if (!last_ || steady_clock::now() - read_at_ >= fresh_for) {
+  }
+  if (!last_ || steady_clock::now() - read_at_ >= fresh_for) {
     reading_ = true;
     Store* const store = api_.store();
     auto read = co_await workers_.run([store] {

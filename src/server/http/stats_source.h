@@ -23,7 +23,7 @@ class StatsSource {
   using Snapshot = std::shared_ptr<const StatsSnapshot>;
 
   StatsSource(boost::asio::io_context& io, Workers& workers, const Api& api)
-      : workers_(workers), api_(api), done_(io) {}
+      : workers_(workers), api_(api), done_(io, std::chrono::steady_clock::time_point::max()) {}
 
   boost::asio::awaitable<Result<Snapshot>> get();
 
@@ -32,7 +32,8 @@ class StatsSource {
 
   Workers& workers_;
   const Api& api_;
-  boost::asio::steady_timer done_;  // never rings: those who wait for a reading are woken by cancel
+  // Never rings, and is never set anew: those who wait for a reading are woken by cancel.
+  boost::asio::steady_timer done_;
   bool reading_ = false;
   std::chrono::steady_clock::time_point read_at_;
   std::optional<Result<Snapshot>> last_;
