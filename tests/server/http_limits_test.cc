@@ -95,6 +95,30 @@ TEST_F(AdminHttp, Too_many_connections_are_refused_politely) {
   EXPECT_TRUE(eventually([&] { return get("/healthz").status == 200; }));
 }
 
+TEST_F(AdminHttp, Who_says_nothing_makes_room_for_others) {
+  options_.limits.connections = 3;
+  options_.limits.idle_kept = 100ms;
+  RawClient looker(port());
+  looker.send(request_text("GET", "/api/v1/stats/stream?interval_ms=250"));
+  looker.read_until("\n\n");
+  RawClient silent(port());
+  RawClient slow(port());
+  slow.send("GET / HTTP/1.1\r\n");
+  EXPECT_TRUE(eventually([&] { return server_->load().connections == 3; }));
+  EXPECT_TRUE(eventually([&] { return get("/healthz").status == 200; }));
+  EXPECT_TRUE(silent.is_closed_within(usual_patience));
+  RawClient another(port());
+  another.send(request_text("GET", "/healthz"));
+  EXPECT_EQ(another.answer().status, 200U);
+  EXPECT_TRUE(eventually([&] {
+    RawClient newcomer(port());
+    newcomer.send(request_text("GET", "/healthz"));
+    return newcomer.answer().status == 200 && slow.is_closed_within(0ms);
+  }));
+  // Who is being served stays.
+  EXPECT_THAT(looker.read_until("\n\n"), testing::HasSubstr("event: stats"));
+}
+
 // As many as the system lets one process have on both sides of them.
 TEST_F(AdminHttp, Idle_connections_hold_nobody_up) {
   const bool full = std::getenv("STRAND_TEST_FULL") != nullptr;  // NOLINT(concurrency-mt-unsafe)

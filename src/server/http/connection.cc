@@ -100,6 +100,7 @@ class StreamConnection final : public Connection,
     ++hub_.connections;
   }
   ~StreamConnection() override {
+    stop_waiting();
     hub_.open.erase(this);
     if (--hub_.connections == 0 && hub_.draining && hub_.on_last_closed) hub_.on_last_closed();
   }
@@ -109,9 +110,13 @@ class StreamConnection final : public Connection,
     pause_.cancel();
   }
   void close() override {
+    stop_waiting();
     error_code ignored;
     socket().close(ignored);
     pause_.cancel();
+  }
+  [[nodiscard]] Duration waited() const override {
+    return std::chrono::duration_cast<Duration>(steady_clock::now() - waiting_since_);
   }
 
   asio::awaitable<void> run() {
@@ -137,6 +142,15 @@ class StreamConnection final : public Connection,
     } else {
       return stream_;
     }
+  }
+
+  void start_waiting() {
+    waiting_since_ = steady_clock::now();
+    waiting_ = hub_.waiting.insert(hub_.waiting.end(), this);
+  }
+  void stop_waiting() {
+    if (waiting_) hub_.waiting.erase(*waiting_);
+    waiting_.reset();
   }
 
   // --- Time ---
@@ -237,11 +251,13 @@ class StreamConnection final : public Connection,
 
   // One request and its answer. False: the connection ends.
   asio::awaitable<bool> serve_one() {
+    start_waiting();
     if (!co_await wait_for_request()) co_return false;
     begun_ = steady_clock::now();
     Parser parser;
     Request request;
     auto refused = co_await read_head(parser);
+    stop_waiting();
     if (gone_) co_return false;
     if (refused) co_return co_await refuse(*refused, request);
     request = to_request(parser);
@@ -445,6 +461,8 @@ class StreamConnection final : public Connection,
   bool idle_ = false;    // waits for a request
   bool gone_ = false;    // the caller
   bool unread_ = false;  // something was sent that nobody will read
+  std::optional<std::list<Connection*>::iterator> waiting_;  // its place among those
+  steady_clock::time_point waiting_since_;
   steady_clock::time_point begun_;
   std::string peer_;
 };
@@ -490,6 +508,14 @@ void serve_connection(Hub& hub, tcp::socket socket, std::shared_ptr<asio::ssl::c
   } else {
     spawn(hub, std::move(socket), nullptr);
   }
+}
+
+bool make_room(Hub& hub) {
+  if (hub.waiting.empty()) return false;
+  Connection& longest = *hub.waiting.front();
+  if (longest.waited() < hub.api.surroundings().limits.idle_kept) return false;
+  longest.close();
+  return true;
 }
 
 void refuse_connection(Hub& hub, tcp::socket socket) {

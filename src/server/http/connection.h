@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -31,6 +32,7 @@ struct Hub {
   std::function<void(const HttpRequestDone&)> on_request = {};
   std::function<void()> on_last_closed = {};  // called while draining
   std::unordered_set<Connection*> open = {};
+  std::list<Connection*> waiting = {};  // for a request, or for all of its head; the longest first
   std::atomic<std::size_t> connections = 0;  // as many; by any thread
   std::atomic<std::size_t> streams = 0;      // by any thread
   std::size_t refusals = 0;                  // of connections, under way
@@ -49,6 +51,8 @@ class Connection {
   virtual void drain() = 0;
   // Ends it now.
   virtual void close() = 0;
+  // Of one of those that wait.
+  [[nodiscard]] virtual Duration waited() const = 0;
 
  protected:
   Connection() = default;
@@ -57,6 +61,9 @@ class Connection {
 // Serves what comes over the socket; with a context by TLS.
 void serve_connection(Hub& hub, boost::asio::ip::tcp::socket socket,
                       std::shared_ptr<boost::asio::ssl::context> tls);
+
+// Ends the connection that has waited longest, if that is long enough.
+bool make_room(Hub& hub);
 
 // Says that there are too many connections, and hangs up.
 void refuse_connection(Hub& hub, boost::asio::ip::tcp::socket socket);

@@ -126,7 +126,7 @@ struct HttpServer::State {
         // No more files, most likely: those who are served now will give some back.
         asio::steady_timer timer(io, std::chrono::milliseconds{50});
         co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, error));
-      } else if (hub.connections >= options.limits.connections) {
+      } else if (hub.connections >= options.limits.connections && !http::make_room(hub)) {
         if (!options.tls) http::refuse_connection(hub, std::move(socket));
       } else {
         http::serve_connection(hub, std::move(socket), current_tls());

@@ -19,7 +19,10 @@ struct HttpLimits {
   // Bodies and answers in memory, of all callers together. Short ones are always taken.
   std::size_t held_bytes = std::size_t{128} << 20U;
 
-  Duration idle_timeout = std::chrono::seconds{60};    // between two requests
+  Duration idle_timeout = std::chrono::seconds{60};  // between two requests
+  // When there are as many connections as there may be, one that has waited this long for a whole
+  // head of a request makes room; if there is none, the newcomer is refused.
+  Duration idle_kept = std::chrono::seconds{1};
   Duration header_timeout = std::chrono::seconds{10};  // from the first byte to the last field
   Duration body_timeout = std::chrono::seconds{30};
   Duration write_timeout = std::chrono::seconds{30};  // of an answer, or of one event
