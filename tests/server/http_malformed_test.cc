@@ -47,7 +47,7 @@ TEST_F(AdminHttp, Heads_that_are_not_http_are_refused) {
            std::string("GET / HTTP/1.1\r\nHost : localhost\r\n\r\n"),
            std::string("GET / HTTP/1.1\r\nHost: localhost\nA: b\r\n\r\n"),
            std::string("GET / HTTP/1.1\r\nHost: localhost\r\nA: b\rc\r\n\r\n"),
-           std::string("GET / HTTP/1.1\r\nHost: localhost\r\nA: \0\r\n\r\n", 46),
+           std::string("GET / HTTP/1.1\r\nHost: localhost\r\nA: ") + '\0' + "\r\n\r\n",
            std::string("GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n"),
            std::string("GET / HTTP/1.1\r\nA: b\r\n\r\n"),
            std::string("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"),
