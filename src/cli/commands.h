@@ -6,6 +6,7 @@
 
 namespace strand::cli {
 
+void add_serve_commands(Family program);
 void add_send_commands(Family program);
 void add_receive_commands(Family program);
 void add_consume_commands(Family program);

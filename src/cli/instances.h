@@ -4,11 +4,10 @@
 #include <optional>
 #include <string>
 
-#include <boost/json.hpp>
-
 #include <strand/workflows.h>
 
 #include "cli/options.h"
+#include "workflow/json.h"
 
 // What the commands on instances of workflows have in common.
 
@@ -37,10 +36,8 @@ Result<std::optional<Instances>> find_instances(const InstancesOptions& options)
 // The same, for those who need one.
 Result<Instances> open_instances(const InstancesOptions& options);
 
-boost::json::object to_json(const InstanceInfo& info);
-// Without its steps, and with them.
-boost::json::object to_json(const SagaInfo& saga);
-boost::json::object with_steps(const SagaInfo& saga);
+using shown::to_json;
+using shown::with_steps;
 
 // Parts of `workflow` that have files of their own.
 void add_workflow_look_commands(Family workflow);    // ls, show, history

@@ -1,37 +1,14 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
+#include "queue/json.h"
 
-#include <boost/json.hpp>
-
-#include <strand/store.h>
+// What commands print as JSON is what the admin API of a server answers.
 
 namespace strand::cli {
 
-// --- Parts of JSON objects. Their names are fixed: scripts depend on them. ---
-
-// Adds `name` with the text, or, if it is not UTF-8, `name_base64` with its bytes.
-void put_bytes(boost::json::object& object, std::string_view name, std::string_view bytes);
-// The same; none is null.
-void put_optional(boost::json::object& object, std::string_view name,
-                  const std::optional<std::string>& bytes);
-
-boost::json::value to_json(const std::optional<Time>& time);
-boost::json::value to_json(const std::optional<Duration>& duration);  // milliseconds
-inline std::uint64_t number(MessageId id) { return static_cast<std::uint64_t>(id); }
-
-// A list of {"name", "value"}: a name may occur more than once, and their order counts.
-boost::json::array to_json(const Headers& headers);
-boost::json::object to_json(const Sent& sent);
-boost::json::object to_json(const Published& published);
-boost::json::object to_json(const Message& message);
-boost::json::object to_json(const Lease& lease);
-boost::json::object to_json(const PeekedMessage& message);
-boost::json::object to_json(const DeadLetter& letter);
-boost::json::object to_json(const QueueSettings& settings);
-boost::json::object to_json(const QueueStats& stats);
+using shown::number;
+using shown::put_bytes;
+using shown::put_optional;
+using shown::to_json;
 
 }  // namespace strand::cli

@@ -102,6 +102,7 @@ Exit run(int argc, char** argv) {
       "rocksdb:PATH; say it with --store, or in the environment with STRAND_STORE.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 nothing to receive.");
   const Family program{.app = app, .chosen = chosen};
+  add_serve_commands(program);
   add_send_commands(program);
   add_receive_commands(program);
   add_settle_commands(program);

@@ -76,15 +76,6 @@ void declare_rm(CLI::App& app, QueueOptions& options) {
   add_flag(app, "--yes", options.yes, "Do not ask");
 }
 
-// --- Looking ---
-
-boost::json::object queue_json(const QueueInfo& info, const QueueStats& stats) {
-  return {{"name", info.name},
-          {"paused", info.paused},
-          {"stats", to_json(stats)},
-          {"settings", to_json(info.settings)}};
-}
-
 // --- peek ---
 
 struct PeekOptions : Common {
@@ -93,17 +84,10 @@ struct PeekOptions : Common {
 };
 
 Result<void> read_state(std::optional<MessageState>& target, std::string_view text) {
-  using enum MessageState;
-  std::string names;
-  for (const MessageState state : {ready, delayed, backoff, waiting, leased, parked}) {
-    if (to_string(state) == text) {
-      target = state;
-      return {};
-    }
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(state));
-  }
-  return failure(Errc::invalid_argument,
-                 fmt::format("'{}' is not a state; there are {}", base::printable(text), names));
+  const auto state = shown::parse_message_state(text);
+  if (!state) return std::unexpected(state.error());
+  target = *state;
+  return {};
 }
 
 void declare_peek(CLI::App& app, PeekOptions& options) {
@@ -151,6 +135,8 @@ Exit run_peek(const PeekOptions& options, Output& output) {
   return Exit::done;
 }
 
+// --- Looking ---
+
 Exit run_ls(const Common& options, Output& output) {
   const auto store = open_store(options, IfMissing::refuse);
   if (!store) return fail(store.error());
@@ -162,7 +148,7 @@ Exit run_ls(const Common& options, Output& output) {
     const auto stats = (*store)->stats(info.name);
     if (!stats && stats.error().code == Errc::not_found) continue;  // removed meanwhile
     if (!stats) return fail(stats.error());
-    if (output.json()) output.object(queue_json(info, *stats));
+    if (output.json()) output.object(to_json(info, *stats));
     std::vector<std::string>& row = rows.emplace_back();
     row.push_back(info.name);
     for (const std::uint64_t count : {stats->ready, stats->delayed, stats->waiting, stats->leased,
@@ -219,7 +205,7 @@ Exit show(Store& store, const std::string& name, Output& output) {
   if (!info) return fail(info.error());
   if (!*info) return fail(fmt::format("queue '{}' was removed", base::printable(name)));
   if (output.json()) {
-    output.object(queue_json(**info, *stats));
+    output.object(to_json(**info, *stats));
   } else {
     output.text(describe(**info, *stats));
   }

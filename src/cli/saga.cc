@@ -30,17 +30,10 @@ struct ListOptions : InstancesOptions {
 };
 
 Result<void> read_status(std::optional<SagaStatus>& target, std::string_view text) {
-  using enum SagaStatus;
-  std::string names;
-  for (const SagaStatus status : {pending, in_progress, completed, compensating, failed}) {
-    if (to_string(status) == text) {
-      target = status;
-      return {};
-    }
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(status));
-  }
-  return failure(Errc::invalid_argument,
-                 fmt::format("'{}' is no status of a saga; there are {}", printable(text), names));
+  const auto status = shown::parse_saga_status(text);
+  if (!status) return std::unexpected(status.error());
+  target = *status;
+  return {};
 }
 
 void declare_ls(CLI::App& app, ListOptions& options) {

@@ -14,8 +14,11 @@
 #include "base/text.h"
 #include "cli/errors.h"
 #include "cli/values.h"
+#include "queue/json.h"
 
 namespace strand::cli {
+
+using shown::name_of;
 
 namespace {
 
@@ -167,14 +170,6 @@ constexpr std::array<Entry, 13> entries = {
 };
 
 }  // namespace
-
-std::string_view name_of(RetryPolicy policy) {
-  return policy == RetryPolicy::block ? "block" : "skip";
-}
-std::string_view name_of(OnExhausted policy) {
-  return policy == OnExhausted::dead ? "dead" : "park";
-}
-std::string_view name_of(OnExpired policy) { return policy == OnExpired::drop ? "drop" : "dead"; }
 
 std::vector<std::string> setting_names() {
   std::vector<std::string> names;

@@ -9,10 +9,6 @@
 
 namespace strand::cli {
 
-std::string_view name_of(RetryPolicy policy);
-std::string_view name_of(OnExhausted policy);
-std::string_view name_of(OnExpired policy);
-
 // The names of all settings of a queue.
 std::vector<std::string> setting_names();
 

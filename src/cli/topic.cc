@@ -174,13 +174,11 @@ void declare_ls(CLI::App& app, Common& options) {
 void print_json(const std::vector<Topic>& topics, const std::vector<Subscription>& subscriptions,
                 Output& output) {
   boost::json::array topic_list;
-  for (const Topic& topic : topics) {
-    topic_list.push_back({{"name", topic.name}, {"retain_ms", topic.settings.retain.count()}});
-  }
+  for (const Topic& topic : topics)
+    topic_list.push_back(to_json(topic));
   boost::json::array subscription_list;
-  for (const Subscription& subscription : subscriptions) {
-    subscription_list.push_back({{"queue", subscription.queue}, {"pattern", subscription.pattern}});
-  }
+  for (const Subscription& subscription : subscriptions)
+    subscription_list.push_back(to_json(subscription));
   output.object(
       {{"topics", std::move(topic_list)}, {"subscriptions", std::move(subscription_list)}});
 }

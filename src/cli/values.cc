@@ -4,6 +4,10 @@
 #include <cstdint>
 #include <string>
 
+#include <fmt/format.h>
+
+#include "base/text.h"
+
 namespace strand::cli {
 
 Result<MessageId> parse_id(std::string_view text) {

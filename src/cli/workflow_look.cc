@@ -51,26 +51,6 @@ void declare_ls(CLI::App& app, ListOptions& options) {
   add_instances(app, options);
 }
 
-// Says which of them are parked. One look at what is parked costs less than one at each instance.
-Result<void> add_parked(Store& store, const std::string& queue, std::vector<InstanceInfo>& infos) {
-  PeekQuery query{.queue = queue, .state = MessageState::parked, .limit = page_size};
-  std::map<std::string, std::string> reasons;
-  while (true) {
-    const auto page = store.peek(query);
-    if (!page) return std::unexpected(page.error());
-    for (const PeekedMessage& message : page->items) {
-      if (message.key) reasons[*message.key] = message.park_reason.value_or("");
-    }
-    if (!page->more || page->items.empty()) break;
-    query.after = page->items.back().id;
-  }
-  for (InstanceInfo& info : infos) {
-    const auto found = reasons.find(info.id);
-    if (found != reasons.end() && !has_ended(info.state)) info.parked = found->second;
-  }
-  return {};
-}
-
 std::vector<std::string> row_of(const InstanceInfo& info) {
   return {printable(info.id),
           printable(kind_of(info)),
@@ -93,7 +73,7 @@ Exit run_ls(const ListOptions& options, Output& output) {
     filter.created_before = options.until.before(now);
     auto page = (*found)->workflows.list(filter);
     if (!page) return fail(page.error());
-    const auto added = add_parked(*(*found)->store, options.queue, page->items);
+    const auto added = shown::add_parked(*(*found)->store, options.queue, page->items);
     if (!added) return fail(added.error());
     for (const InstanceInfo& info : page->items) {
       if (output.json()) output.object(to_json(info));
@@ -115,49 +95,7 @@ struct ShowOptions : InstancesOptions {
 
 void declare_show(CLI::App& app, ShowOptions& options) { add_instance(app, options, options.id); }
 
-// All that can be known of an instance without its history.
-struct Shown {
-  InstanceInfo info = {};
-  std::map<std::string, Bytes> values = {};
-  std::vector<std::string> children = {};
-  std::vector<SagaInfo> sagas = {};
-};
-
-Result<Shown> look_at(Workflows& workflows, const std::string& id) {
-  auto info = workflows.get(id);
-  if (!info) return std::unexpected(std::move(info.error()));
-  auto values = workflows.state(id);
-  if (!values) return std::unexpected(std::move(values.error()));
-  auto children = workflows.children(id);
-  if (!children) return std::unexpected(std::move(children.error()));
-  auto sagas = workflows.sagas(id);
-  if (!sagas) return std::unexpected(std::move(sagas.error()));
-  return Shown{.info = *std::move(info),
-               .values = *std::move(values),
-               .children = *std::move(children),
-               .sagas = *std::move(sagas)};
-}
-
-boost::json::object shown_json(const Shown& shown) {
-  boost::json::object object = to_json(shown.info);
-  boost::json::array values;
-  for (const auto& [key, value] : shown.values) {
-    boost::json::object entry;
-    put_bytes(entry, "key", key);
-    put_bytes(entry, "value", value);
-    values.push_back(std::move(entry));
-  }
-  object["values"] = std::move(values);
-  boost::json::array children;
-  for (const std::string& child : shown.children)
-    children.push_back(boost::json::value(child));
-  object["children"] = std::move(children);
-  boost::json::array sagas;
-  for (const SagaInfo& saga : shown.sagas)
-    sagas.push_back(with_steps(saga));
-  object["sagas"] = std::move(sagas);
-  return object;
-}
+using shown::Shown;
 
 std::string describe(const Shown& shown) {
   const InstanceInfo& info = shown.info;
@@ -186,10 +124,10 @@ std::string describe(const Shown& shown) {
 Exit run_show(const ShowOptions& options, Output& output) {
   auto instances = open_instances(options);
   if (!instances) return fail(instances.error());
-  const auto shown = look_at(instances->workflows, options.id);
+  const auto shown = shown::look_at(instances->workflows, options.id);
   if (!shown) return fail(shown.error());
   if (output.json()) {
-    output.object(shown_json(*shown));
+    output.object(to_json(*shown));
   } else {
     output.text(describe(*shown));
   }
@@ -221,14 +159,7 @@ void declare_history(CLI::App& app, HistoryOptions& options) {
 
 void print(const HistoryEvent& event, std::uint64_t number, Output& output) {
   if (output.json()) {
-    boost::json::object object{{"number", number},
-                               {"kind", to_string(event.kind)},
-                               {"at", format_time(event.at)},
-                               {"call", event.call}};
-    put_bytes(object, "name", event.name);
-    put_bytes(object, "data", event.data);
-    object["details"] = to_json(event.details);
-    output.object(object);
+    output.object(to_json(event, number));
     return;
   }
   const std::string_view error = event.detail("error");

@@ -41,6 +41,7 @@ struct ServiceOptions {
   std::size_t transactions_waiting_max = 200'000;
   std::size_t waiters_max = 100'000;        // clients that wait for a lane
   std::size_t watches_max = 100'000;        // on one stream
+  std::size_t streams_max = 100'000;        // of transactions and of watches
   std::size_t requests_in_flight_max = 64;  // on one stream of transactions
   Duration wait_max = std::chrono::minutes{5};
   bool manual_clock = false;  // tests: the time of the store passes by hand
@@ -136,6 +137,8 @@ class StoreService final : public v1::Store::CallbackService {
   template <class Work>
   grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, std::string_view method,
                                    Work work);
+  // False: there are too many.
+  [[nodiscard]] bool may_open() const { return open_streams() < options_.streams_max; }
   void opened(OpenStream* stream);
   void closed(OpenStream* stream);
 

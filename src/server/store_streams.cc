@@ -23,6 +23,12 @@ namespace {
 // Not an error of the store: a client that sees it connects again.
 grpc::Status going_away() { return {grpc::StatusCode::UNAVAILABLE, "the server is shutting down"}; }
 
+Error too_many() {
+  return {Errc::limit_exceeded,
+          "the server has as many streams open as it may have (grpc.streams); use fewer store "
+          "handles, or try later"};
+}
+
 // A stream that was refused before it began.
 template <class Request, class Response>
 class Refused final : public grpc::ServerBidiReactor<Request, Response> {
@@ -229,6 +235,9 @@ grpc::ServerBidiReactor<v1::ApplyRequest, v1::ApplyResponse>* StoreService::Appl
     return new Refused<v1::ApplyRequest, v1::ApplyResponse>(
         call.finished(std::unexpected(permit.error()), false));
   }
+  if (!may_open()) {
+    return new Refused<v1::ApplyRequest, v1::ApplyResponse>(call.finished(std::unexpected(too_many())));
+  }
   return ApplyingStream::begin(*this, std::move(call), *std::move(permit));
 }
 
@@ -394,6 +403,9 @@ grpc::ServerBidiReactor<v1::WatchRequest, v1::WatchEvent>* StoreService::Watch(
   if (!permit) {
     return new Refused<v1::WatchRequest, v1::WatchEvent>(
         call.finished(std::unexpected(permit.error()), false));
+  }
+  if (!may_open()) {
+    return new Refused<v1::WatchRequest, v1::WatchEvent>(call.finished(std::unexpected(too_many())));
   }
   return WatchingStream::begin(*this, std::move(call), *std::move(permit));
 }

@@ -1,13 +1,33 @@
-#include "cli/json.h"
+#include "queue/json.h"
 
-#include <cstddef>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
-#include "cli/settings.h"
 
-namespace strand::cli {
+namespace strand::shown {
 
 namespace json = boost::json;
+
+std::string_view name_of(RetryPolicy policy) {
+  return policy == RetryPolicy::block ? "block" : "skip";
+}
+std::string_view name_of(OnExhausted policy) {
+  return policy == OnExhausted::dead ? "dead" : "park";
+}
+std::string_view name_of(OnExpired policy) { return policy == OnExpired::drop ? "drop" : "dead"; }
+
+Result<MessageState> parse_message_state(std::string_view text) {
+  using enum MessageState;
+  std::string names;
+  for (const MessageState state : {ready, delayed, backoff, waiting, leased, parked}) {
+    if (to_string(state) == text) return state;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(state));
+  }
+  return failure(Errc::invalid_argument,
+                 fmt::format("'{}' is not a state; there are {}", base::printable(text), names));
+}
 
 void put_bytes(json::object& object, std::string_view name, std::string_view bytes) {
   if (base::is_utf8(bytes)) {
@@ -147,4 +167,19 @@ json::object to_json(const QueueStats& stats) {
           {"leases", stats.leases},     {"oldest_ready", to_json(stats.oldest_ready)}};
 }
 
-}  // namespace strand::cli
+json::object to_json(const QueueInfo& info, const QueueStats& stats) {
+  return {{"name", info.name},
+          {"paused", info.paused},
+          {"stats", to_json(stats)},
+          {"settings", to_json(info.settings)}};
+}
+
+json::object to_json(const Topic& topic) {
+  return {{"name", topic.name}, {"retain_ms", topic.settings.retain.count()}};
+}
+
+json::object to_json(const Subscription& subscription) {
+  return {{"queue", subscription.queue}, {"pattern", subscription.pattern}};
+}
+
+}  // namespace strand::shown
