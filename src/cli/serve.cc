@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
-
 #include "cli/commands.h"
+#include "cli/server_settings.h"
 #include "server/config.h"
 #include "server/log.h"
 #include "server/server.h"
@@ -32,28 +32,9 @@ struct ServeOptions {
 };
 
 void declare(CLI::App& app, ServeOptions& options) {
-  add_value(app, "--config", "FILE", "Settings, as TOML; see docs/configuration.md",
-            [&options](std::string_view file) -> Result<void> {
-              options.sources.file = std::string(file);
-              return {};
-            });
+  add_server_settings(app, options.sources);
   add_flag(app, "--print-config", options.print_config,
            "Prints what file, environment and options come to, and ends");
-  for (const server::Setting& setting : server::settings()) {
-    const std::string name = setting.name;
-    if (setting.kind == server::Setting::Kind::boolean) {
-      app.add_flag_callback(
-          setting.flag,
-          [&options, name] { options.sources.flags.emplace_back(name, "true"); },
-          setting.help);
-      continue;
-    }
-    add_value(app, setting.flag, setting.type(), setting.help,
-              [&options, name](std::string_view value) -> Result<void> {
-                options.sources.flags.emplace_back(name, value);
-                return {};
-              });
-  }
 }
 
 // Signals that a server takes, blocked in all its threads and taken by one. Made before there are
@@ -126,7 +107,7 @@ Exit run(const ServeOptions& options, Output& /*output*/) {
   server::ConfigSources sources = options.sources;
   sources.environment = server::process_environment();
   const auto config = server::load_config(sources);
-  if (!config) return fail(config.error());
+  if (!config) return wrong_usage(config.error().message);
   if (options.print_config) {
     std::fputs(server::print(*config).c_str(), stdout);
     return Exit::done;
@@ -155,9 +136,10 @@ void add_serve_commands(Family program) {
   const Description description = {
       .name = "serve",
       .what = "Makes a store a service: gRPC for clients, HTTP for those who look after it.",
-      .example = "  strand serve\n"
-                 "  strand serve --store sqlite:orders.db --log-format json\n"
-                 "  strand serve --config strand.toml --print-config"};
+      .example =
+          "  strand serve\n"
+          "  strand serve --store sqlite:orders.db --log-format json\n"
+          "  strand serve --config strand.toml --print-config"};
   auto options = std::make_shared<ServeOptions>();
   CLI::App& app = add_described(program, description);
   declare(app, *options);

@@ -5,9 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <sys/resource.h>
-
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "server/access.h"
 #include "server/grpc_metrics.h"

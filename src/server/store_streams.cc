@@ -236,7 +236,8 @@ grpc::ServerBidiReactor<v1::ApplyRequest, v1::ApplyResponse>* StoreService::Appl
         call.finished(std::unexpected(permit.error()), false));
   }
   if (!may_open()) {
-    return new Refused<v1::ApplyRequest, v1::ApplyResponse>(call.finished(std::unexpected(too_many())));
+    return new Refused<v1::ApplyRequest, v1::ApplyResponse>(
+        call.finished(std::unexpected(too_many())));
   }
   return ApplyingStream::begin(*this, std::move(call), *std::move(permit));
 }
@@ -405,7 +406,8 @@ grpc::ServerBidiReactor<v1::WatchRequest, v1::WatchEvent>* StoreService::Watch(
         call.finished(std::unexpected(permit.error()), false));
   }
   if (!may_open()) {
-    return new Refused<v1::WatchRequest, v1::WatchEvent>(call.finished(std::unexpected(too_many())));
+    return new Refused<v1::WatchRequest, v1::WatchEvent>(
+        call.finished(std::unexpected(too_many())));
   }
   return WatchingStream::begin(*this, std::move(call), *std::move(permit));
 }
