@@ -50,13 +50,17 @@ class Crowd {
     call->request.set_queue(queue);
     call->request.set_wait_ms(300'000);
     waiting_[client] = call;
+    {
+      const std::lock_guard lock(mutex_);
+      ++begun_;
+    }
     stubs_[client % stubs_.size()]->async()->Lease(
         &call->context, &call->request, &call->response,
         [this, client, call](const grpc::Status& status) {
           const std::lock_guard lock(mutex_);
           if (status.ok() && call->response.leases_size() > 0) {
             woken_ = client;
-            token_ = call->response.leases(0).token();
+            lease_.Swap(call->response.mutable_leases(0));
             at_ = Steady::now();
           }
           ++ended_;
@@ -64,25 +68,21 @@ class Crowd {
         });
   }
   // Until somebody was woken.
-  std::size_t woken(Steady::time_point& at, std::string& token) {
+  std::size_t woken(Steady::time_point& at, v1::Lease& lease) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds{30}, [&] { return woken_ != nobody; })) {
       fmt::print(stderr, "bench: nobody was woken within 30 s\n");
       std::exit(1);
     }
     at = at_;
-    token = token_;
+    lease.Swap(&lease_);
     return std::exchange(woken_, nobody);
   }
   void leave() {
-    std::unique_lock lock(mutex_);
-    const std::size_t all = waiting_.size();
-    ended_ = 0;
-    lock.unlock();
     for (const auto& call : waiting_)
       call->context.TryCancel();
-    lock.lock();
-    changed_.wait(lock, [&] { return ended_ >= all; });
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ended_ == begun_; });
   }
 
  private:
@@ -98,8 +98,9 @@ class Crowd {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t woken_ = nobody;
+  std::size_t begun_ = 0;
   std::size_t ended_ = 0;
-  std::string token_;
+  v1::Lease lease_;
   Steady::time_point at_;
 };
 
@@ -131,8 +132,8 @@ Wakes measure_wakes(Store& store, Crowd& crowd, std::size_t clients, QueueOf que
     const auto begin = Steady::now();
     value("sending", store.apply(transaction));
     Steady::time_point at;
-    std::string token;
-    const std::size_t who = crowd.woken(at, token);
+    v1::Lease lease;
+    const std::size_t who = crowd.woken(at, lease);
     ms.push_back(std::chrono::duration<double>(at - begin).count() * 1e3);
     if (own_queues && who != client) {
       fmt::print(stderr, "bench: client {} was woken instead of {}\n", who, client);
@@ -140,13 +141,10 @@ Wakes measure_wakes(Store& store, Crowd& crowd, std::size_t clients, QueueOf que
     }
     Transaction done;
     Settle settle;
-    settle.token = value("the token", Token::parse(token));
+    settle.token = value("the token", Token::parse(lease.token()));
+    settle.outcomes.push_back({.id = MessageId{lease.messages(0).id()}});
     done.settles.push_back(settle);
     value("settling", store.apply(done));
-    // What was given back wakes the next: drain it, and wait again.
-    Transaction purge;
-    purge.admin = PurgeQueue{.queue = send.queue, .key = {}};
-    std::ignore = store.apply(purge);
     crowd.begin(who, queue_of(who));
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
   }
