@@ -31,7 +31,7 @@ void GrpcMetrics::count(const CallReport& call) {
   seconds->Observe(static_cast<double>(call.took.count()) / 1e6);
 }
 
-void GrpcMetrics::add_gauges(const StoreService& service, std::vector<Metric>& to) {
+void GrpcMetrics::add_gauges(const GrpcServer& server, std::vector<Metric>& to) {
   const auto gauge = [&](const char* name, const char* help, std::size_t value) {
     to.push_back({.name = name,
                   .help = help,
@@ -39,9 +39,15 @@ void GrpcMetrics::add_gauges(const StoreService& service, std::vector<Metric>& t
                   .labels = {},
                   .value = static_cast<double>(value)});
   };
-  gauge("strand_grpc_waiting_clients", "Clients that wait for a lane", service.waiting_clients());
+  gauge("strand_grpc_waiting_clients", "Clients that wait for a lane",
+        server.service().waiting_clients());
   gauge("strand_grpc_streams", "Streams of transactions and of watches that are open",
-        service.open_streams());
+        server.service().open_streams());
+  to.push_back({.name = "strand_grpc_refused_connections_total",
+                .help = "Connections over gRPC that were one too many",
+                .kind = Metric::Kind::counter,
+                .labels = {},
+                .value = static_cast<double>(server.refused_connections())});
 }
 
 }  // namespace strand::server

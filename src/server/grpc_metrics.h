@@ -8,8 +8,8 @@
 
 #include <strand/metrics.h>
 
+#include "server/grpc_server.h"
 #include "server/metrics.h"
-#include "server/store_service.h"
 
 namespace strand::server {
 
@@ -21,7 +21,7 @@ class GrpcMetrics {
   explicit GrpcMetrics(Metrics& metrics) : metrics_(metrics) {}
 
   void count(const CallReport& call);
-  static void add_gauges(const StoreService& service, std::vector<Metric>& to);
+  static void add_gauges(const GrpcServer& server, std::vector<Metric>& to);
 
  private:
   struct Method {

@@ -73,8 +73,6 @@ void add_limits(grpc::ServerBuilder& builder, const GrpcServerOptions& options) 
   if (options.idle_timeout > Duration{0}) {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(options.idle_timeout));
   }
-  // Two servers on one port would each get a part of the clients.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
 }  // namespace
@@ -91,22 +89,22 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(Store& store, const Access
   if (!credentials) return std::unexpected(credentials.error());
 
   std::unique_ptr<GrpcServer> server(new GrpcServer(store, access, options.service));
+  auto gate = ConnectionGate::listen(
+      {.host = options.host, .port = options.port, .connections_max = options.connections_max});
+  if (!gate) return std::unexpected(std::move(gate).error());
+  server->gate_ = *std::move(gate);
   grpc::ServerBuilder builder;
   add_limits(builder, options);
-  const bool ipv6 = options.host.find(':') != std::string::npos;
-  const std::string address = ipv6 ? fmt::format("[{}]:{}", options.host, options.port)
-                                   : fmt::format("{}:{}", options.host, options.port);
-  int port = 0;
-  builder.AddListeningPort(address, *credentials, &port);
+  server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, *credentials);
   builder.RegisterService(&server->service_);
   server->server_ = builder.BuildAndStart();
-  if (!server->server_ || port == 0) {
-    return failure(Errc::in_use,
-                   fmt::format("cannot listen at {}: is another server running there? Name another "
-                               "address with --grpc",
-                               address));
-  }
-  server->port_ = static_cast<std::uint16_t>(port);
+  if (!server->server_) return failure(Errc::io_error, "gRPC could not be started");
+  server->gate_->open([acceptor = server->acceptor_.get()](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  });
   server->server_->GetHealthCheckService()->SetServingStatus(true);
   return server;
 }
@@ -117,6 +115,7 @@ GrpcServer::~GrpcServer() {
 
 void GrpcServer::drain(Duration patience) {
   if (auto* health = server_->GetHealthCheckService()) health->Shutdown();
+  gate_->close();
   service_.drain();
   server_->Shutdown(std::chrono::system_clock::now() + patience);
   server_->Wait();

@@ -10,6 +10,7 @@
 #include <strand/store.h>
 
 #include "server/access.h"
+#include "server/connection_gate.h"
 #include "server/store_service.h"
 
 namespace strand::server {
@@ -27,6 +28,7 @@ struct GrpcServerOptions {
   std::optional<TlsFiles> tls;
   std::size_t message_bytes_max = std::size_t{32} << 20U;
   std::size_t metadata_bytes_max = std::size_t{16} << 10U;
+  std::size_t connections_max = 20'000;  // 0: no limit
   std::size_t calls_per_connection_max = 1000;
   Duration handshake_timeout = std::chrono::seconds{10};
   Duration keepalive = std::chrono::seconds{60};
@@ -45,7 +47,9 @@ class GrpcServer {
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
-  [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] std::uint16_t port() const { return gate_->port(); }
+  // Connections that were one too many.
+  [[nodiscard]] std::uint64_t refused_connections() const { return gate_->refused(); }
   [[nodiscard]] const StoreService& service() const { return service_; }
 
   // Takes no new calls, answers those who wait, finishes what has begun; at most for so long.
@@ -56,8 +60,9 @@ class GrpcServer {
       : service_(store, access, options) {}
 
   StoreService service_;
+  std::unique_ptr<ConnectionGate> gate_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  std::uint16_t port_ = 0;
 };
 
 }  // namespace strand::server

@@ -149,6 +149,7 @@ Result<void> Server::Parts::start_grpc() {
   options.host = address->host;
   options.port = address->port;
   options.message_bytes_max = config.grpc.message_bytes;
+  options.connections_max = config.grpc.connections;
   options.calls_per_connection_max = config.grpc.in_flight;
   options.idle_timeout = config.grpc.idle_timeout;
   options.service.waiters_max = config.grpc.waits_max;
@@ -200,7 +201,7 @@ void Server::Parts::add_sources() {
             load.requests);
       gauge("strand_http_streams", "Streams of events that are open", load.streams);
     }
-    if (grpc) GrpcMetrics::add_gauges(grpc->service(), all);
+    if (grpc) GrpcMetrics::add_gauges(*grpc, all);
     return all;
   }));
 }
