@@ -74,11 +74,33 @@ struct ApplyPipe::Job {
   std::vector<v1::Transaction> transactions;
   std::vector<std::size_t> places;  // of the results, in those of the call
   std::size_t bytes = 0;
-  std::vector<Result<Receipt>> results;
+  // Guarded by the lock of the pipe.
   bool sent = false;      // has left
   bool repeated = false;  // was sent more than once
+
+  // A lock of its own, so that who was answered does not queue up with those who send.
+  std::mutex mutex;  // for what follows
+  std::vector<Result<Receipt>> results;
   bool done = false;
+  bool poked = false;  // the stream is over: look whether there is something to do
   std::condition_variable changed;
+
+  void finish(std::vector<Result<Receipt>> answer) {
+    {
+      const std::lock_guard lock(mutex);
+      if (done) return;  // given up
+      results = std::move(answer);
+      done = true;
+    }
+    changed.notify_one();
+  }
+  void poke() {
+    {
+      const std::lock_guard lock(mutex);
+      poked = true;
+    }
+    changed.notify_one();
+  }
 };
 
 struct ApplyPipe::Request {
@@ -113,11 +135,11 @@ class ApplyPipe::Stream final
   }
   void OnReadDone(bool ok) override {
     if (!ok) return;  // OnDone follows
-    {
-      const std::lock_guard lock(pipe_.mutex_);
-      pipe_.answered(response_);
-    }
+    const v1::ApplyResponse response = std::move(response_);
+    // The next answer may come while this one is handed out.
+    response_.Clear();
     StartRead(&response_);
+    pipe_.answered(response);
   }
   void OnDone(const grpc::Status& status) override {
     const std::lock_guard lock(pipe_.mutex_);
@@ -228,16 +250,27 @@ Result<v1::Transaction> ApplyPipe::wire_form(const Transaction& transaction) {
 
 void ApplyPipe::run(const std::shared_ptr<Job>& job) {
   const auto until = Steady::now() + connection_.patience().call;
-  std::unique_lock lock(mutex_);
-  gathered_.push_back(job);
-  send_next();
-  while (!job->done) {
+  auto look_at = until;
+  {
+    const std::lock_guard lock(mutex_);
+    gathered_.push_back(job);
+    send_next();
+    if (!stream_) look_at = std::min(until, reopen_at_);
+  }
+  while (true) {
+    {
+      std::unique_lock lock(job->mutex);
+      job->changed.wait_until(lock, look_at, [&] { return job->done || job->poked; });
+      if (job->done) return;
+      job->poked = false;
+    }
+    const std::lock_guard lock(mutex_);
     if (Steady::now() >= until) {
       give_up(*job);
       return;
     }
     if (!stream_ && Steady::now() >= reopen_at_) open_stream();
-    job->changed.wait_until(lock, stream_ ? until : std::min(until, reopen_at_));
+    look_at = stream_ ? until : std::min(until, reopen_at_);
   }
 }
 
@@ -299,38 +332,43 @@ void ApplyPipe::begin_again() {
   // Those who wait open the next one. All are woken, because any may have given up meanwhile.
   for (const auto& [sequence, request] : requests_) {
     for (const Request::Part& part : request->parts) {
-      if (part.job) part.job->changed.notify_all();
+      if (part.job) part.job->poke();
     }
   }
   for (const auto& job : gathered_)
-    job->changed.notify_all();
+    job->poke();
 }
 
-void ApplyPipe::answered(v1::ApplyResponse& response) {
-  pause_ = Duration{0};
+void ApplyPipe::answered(const v1::ApplyResponse& response) {
   connection_.note_now(Time{Duration{response.now_ms()}});
-  const auto found = requests_.find(response.sequence());
-  if (found == requests_.end()) return;
-  const std::unique_ptr<Request> request = std::move(found->second);
-  requests_.erase(found);
+  std::unique_ptr<Request> request;
+  {
+    const std::lock_guard lock(mutex_);
+    pause_ = Duration{0};
+    const auto found = requests_.find(response.sequence());
+    if (found == requests_.end()) return;
+    request = std::move(found->second);
+    requests_.erase(found);
+    for (const v1::Transaction& one : request->request.transactions()) {
+      if (one.id().client() == client_) numbers_.unanswered.erase(one.id().number());
+    }
+  }
   int index = 0;
   for (const Request::Part& part : request->parts) {
+    if (!part.job) {
+      index += static_cast<int>(part.count);
+      continue;
+    }
+    std::vector<Result<Receipt>> results;
+    results.reserve(part.count);
     for (std::size_t i = 0; i < part.count; ++i, ++index) {
-      const v1::TransactionId& id = request->request.transactions(index).id();
-      if (id.client() == client_) numbers_.unanswered.erase(id.number());
-      if (!part.job) continue;
-      part.job->results.push_back(
+      results.push_back(
           index < response.results_size()
               ? read_result(response.results(index))
               : failure(Errc::unknown_outcome, "the server's answer has too few results"));
     }
-    if (part.job) finish(*part.job);
+    part.job->finish(std::move(results));
   }
-}
-
-void ApplyPipe::finish(Job& job) {
-  job.done = true;
-  job.changed.notify_all();
 }
 
 void ApplyPipe::give_up(Job& job) {
@@ -352,20 +390,17 @@ void ApplyPipe::give_up(Job& job) {
                        fmt::format("the server at {} could not be reached within {} ms; the "
                                    "transaction was not sent",
                                    connection_.address(), connection_.patience().call.count())};
-  job.results.assign(job.places.size(), std::unexpected(error));
-  job.done = true;
+  job.finish(std::vector<Result<Receipt>>(job.places.size(), std::unexpected(error)));
 }
 
 // The server refused the stream as a whole: who calls may not, or its limits are lower than ours.
 void ApplyPipe::fail_all(const Error& error) {
   const auto fail = [&](Job& job) {
-    if (job.done) return;
     // What was sent on an earlier stream may have been done.
     const bool unknown = job.repeated;
-    job.results.assign(
+    job.finish(std::vector<Result<Receipt>>(
         job.places.size(),
-        std::unexpected(unknown ? Error{Errc::unknown_outcome, error.message} : error));
-    finish(job);
+        std::unexpected(unknown ? Error{Errc::unknown_outcome, error.message} : error)));
   };
   for (const auto& [sequence, request] : requests_) {
     for (const v1::Transaction& one : request->request.transactions()) {

@@ -51,14 +51,13 @@ class ApplyPipe {
   TransactionId new_id(Time now);
   Result<v1::Transaction> wire_form(const Transaction& transaction);
   void run(const std::shared_ptr<Job>& job);
+  void answered(const v1::ApplyResponse& response);
   // These need the lock.
   void send_next();
   void open_stream();
   void begin_again();
-  void answered(v1::ApplyResponse& response);
   void give_up(Job& job);
   void fail_all(const Error& error);
-  static void finish(Job& job);
 
   Connection& connection_;
   std::uint64_t client_ = 0;
