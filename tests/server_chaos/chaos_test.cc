@@ -89,28 +89,28 @@ TEST_P(ServerChaos, Clients_lose_nothing_and_repeat_nothing_whatever_befalls_the
   }
 }
 
-// One in so many pieces of a conversation, which has a few hundred a second.
+// One in so many pieces of a conversation: a client's call is one or a few.
 std::vector<Mix> mixes() {
   return {
-      {.name = "kills_alone", .faults = {}, .befalls = "kkkkkk"},
-      {.name = "lost_answers", .faults = {.lose_answer = 150}, .befalls = "kkkk"},
-      {.name = "cuts", .faults = {.cut = 200}, .befalls = "kkkk"},
-      {.name = "half_closed", .faults = {.half_close = 300}, .befalls = "kdkk"},
-      {.name = "duplicates", .faults = {.duplicate = 300}, .befalls = "kkkk"},
+      {.name = "kills_alone", .faults = {}, .befalls = "kkkkkkkk"},
+      {.name = "lost_answers", .faults = {.lose_answer = 60}, .befalls = "kkkk"},
+      {.name = "cuts", .faults = {.cut = 80}, .befalls = "kkkk"},
+      {.name = "half_closed", .faults = {.half_close = 60}, .befalls = "kkdk"},
+      {.name = "duplicates", .faults = {.duplicate = 80}, .befalls = "kkkk"},
       {.name = "delays", .faults = {.delay = 20, .delay_ms = 60}, .befalls = "kkkk"},
-      {.name = "throttled", .faults = {.throttle = 100}, .befalls = "kkkk"},
+      {.name = "throttled", .faults = {.throttle = 40}, .befalls = "kkkk"},
       {.name = "pauses",
-       .faults = {.lose_answer = 300},
+       .faults = {.lose_answer = 100},
        .befalls = "pppp",
        .forgotten_permille = 30},
-      {.name = "drains", .faults = {.cut = 400}, .befalls = "dddk"},
+      {.name = "drains", .faults = {.cut = 150}, .befalls = "dddk"},
       {.name = "everything",
-       .faults = {.lose_answer = 600,
-                  .cut = 600,
-                  .duplicate = 600,
+       .faults = {.lose_answer = 300,
+                  .cut = 300,
+                  .duplicate = 300,
                   .delay = 100,
-                  .throttle = 600,
-                  .half_close = 600},
+                  .throttle = 300,
+                  .half_close = 300},
        .befalls = "kpdk"},
   };
 }
