@@ -76,7 +76,7 @@ struct ApplyPipe::Job {
   std::size_t bytes = 0;
   std::vector<Result<Receipt>> results;
   bool sent = false;      // has left
-  bool repeated = false;  // was sent more than once
+  bool repeated = false;  // was sent more than once, or will be
   bool done = false;
   std::condition_variable changed;
 };
@@ -121,7 +121,9 @@ class ApplyPipe::Stream final
   }
   void OnDone(const grpc::Status& status) override {
     const std::lock_guard lock(pipe_.mutex_);
-    if (const auto said = said_by_server(status, context_)) pipe_.fail_all(*said);
+    if (const auto said = said_by_server(status, context_)) {
+      pipe_.fail_all(*said, context_.GetServerTrailingMetadata().contains(error_key));
+    }
     pipe_.ended_.notify_all();
     pipe_.begin_again();  // destroys this
   }
@@ -273,9 +275,7 @@ void ApplyPipe::send_next() {
   unsent_.pop_front();
   Request& request = *found->second;
   for (const Request::Part& part : request.parts) {
-    if (!part.job) continue;
-    part.job->repeated = part.job->repeated || request.sent;
-    part.job->sent = true;
+    if (part.job) part.job->sent = true;
   }
   request.sent = true;
   writing_ = true;
@@ -283,9 +283,15 @@ void ApplyPipe::send_next() {
 }
 
 void ApplyPipe::open_stream() {
+  forget_given_up();
   unsent_.clear();
-  for (const auto& [sequence, request] : requests_)
+  for (const auto& [sequence, request] : requests_) {
     unsent_.push_back(sequence);
+    if (!request->sent) continue;
+    for (const Request::Part& part : request->parts) {
+      if (part.job) part.job->repeated = true;
+    }
+  }
   writing_ = false;
   stream_ = std::make_unique<Stream>(*this);
   send_next();
@@ -323,9 +329,18 @@ void ApplyPipe::answered(v1::ApplyResponse& response) {
           index < response.results_size()
               ? read_result(response.results(index))
               : failure(Errc::unknown_outcome, "the server's answer has too few results"));
+      if (part.job->repeated) doubt(part.job->results.back());
     }
     if (part.job) finish(*part.job);
   }
+}
+
+// These two are said before the store is asked, which would have known the id: of an earlier attempt
+// they say nothing.
+void ApplyPipe::doubt(Result<Receipt>& result) {
+  if (result) return;
+  Errc& code = result.error().code;
+  if (code == Errc::unavailable || code == Errc::forbidden) code = Errc::unknown_outcome;
 }
 
 void ApplyPipe::finish(Job& job) {
@@ -343,6 +358,11 @@ void ApplyPipe::give_up(Job& job) {
       if (part.job.get() == &job) part.job.reset();
     }
   }
+  // What waits on a stream that finds no server would be done whenever one comes.
+  if (stream_ && gathered_.empty() && !requests_.empty() &&
+      std::ranges::none_of(requests_, [](const auto& one) { return is_awaited(*one.second); })) {
+    stream_->cancel();
+  }
   const Error error =
       job.sent ? Error{Errc::unknown_outcome,
                        fmt::format("the server at {} did not answer within {} ms, so it is not "
@@ -356,12 +376,33 @@ void ApplyPipe::give_up(Job& job) {
   job.done = true;
 }
 
+bool ApplyPipe::is_awaited(const Request& request) {
+  return std::ranges::any_of(request.parts,
+                             [](const Request::Part& part) { return part.job != nullptr; });
+}
+
+// What nobody waits for any more is not sent again: it would be done long after its caller was told
+// that it could not be reached. The server refuses it from now on, should it still be on its way.
+void ApplyPipe::forget_given_up() {
+  std::erase_if(requests_, [&](const auto& one) {
+    if (is_awaited(*one.second)) return false;
+    for (const v1::Transaction& transaction : one.second->request.transactions()) {
+      if (transaction.id().client() == client_) {
+        numbers_.unanswered.erase(transaction.id().number());
+      }
+    }
+    return true;
+  });
+}
+
 // The server refused the stream as a whole: who calls may not, or its limits are lower than ours.
-void ApplyPipe::fail_all(const Error& error) {
+// If the store's service said so, it has answered before what it had begun; gRPC does not.
+void ApplyPipe::fail_all(const Error& error, bool answered_others) {
+  const bool in_doubt = !answered_others && requests_.size() > 1;
   const auto fail = [&](Job& job) {
     if (job.done) return;
     // What was sent on an earlier stream may have been done.
-    const bool unknown = job.repeated;
+    const bool unknown = job.repeated || (in_doubt && job.sent);
     job.results.assign(
         job.places.size(),
         std::unexpected(unknown ? Error{Errc::unknown_outcome, error.message} : error));
