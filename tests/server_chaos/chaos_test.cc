@@ -96,7 +96,10 @@ std::vector<Mix> mixes() {
       {.name = "lost_answers", .faults = {.lose_answer = 60}, .befalls = "kkkk"},
       {.name = "cuts", .faults = {.cut = 80}, .befalls = "kkkk"},
       {.name = "half_closed", .faults = {.half_close = 60}, .befalls = "kkdk"},
-      {.name = "duplicates", .faults = {.duplicate = 80}, .befalls = "kkkk"},
+      // Bytes that come twice can leave a connection on which the two sides do not agree any more
+      // what a compressed header means, and every call fails: TCP does not do that, and gRPC stays
+      // on it. So it does not last.
+      {.name = "duplicates", .faults = {.cut = 80, .duplicate = 80}, .befalls = "kkkk"},
       {.name = "delays", .faults = {.delay = 20, .delay_ms = 60}, .befalls = "kkkk"},
       {.name = "throttled", .faults = {.throttle = 40}, .befalls = "kkkk"},
       {.name = "pauses",
@@ -106,7 +109,7 @@ std::vector<Mix> mixes() {
       {.name = "drains", .faults = {.cut = 150}, .befalls = "dddk"},
       {.name = "everything",
        .faults = {.lose_answer = 300,
-                  .cut = 300,
+                  .cut = 150,
                   .duplicate = 300,
                   .delay = 100,
                   .throttle = 300,
