@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -183,7 +184,7 @@ class StoreService::ApplyingStream final
 
   // The next request, unless there are too many without an answer, or answers that nobody takes.
   void read_on() {
-    if (reading_ || ended_ || draining_ || finished_) return;
+    if (reading_ || ended_ || draining_ || refused_ || finished_) return;
     if (in_flight_ + outgoing_.size() >= service_.options_.requests_in_flight_max) return;
     reading_ = true;
     request_.Clear();
@@ -196,18 +197,23 @@ class StoreService::ApplyingStream final
     StartWrite(&outgoing_.front());
   }
 
-  void refuse(const Error& error) {
-    if (finished_) return;
-    finished_ = true;
-    Finish(call_.finished(std::unexpected(error), false));
+  // What was begun before is answered first: the client takes all the rest for refused.
+  void refuse(Error error) {
+    refused_ = std::move(error);
+    finish_if_done();
   }
 
   void finish_if_done() {
-    if (finished_ || !(ended_ || draining_) || in_flight_ > 0 || writing_ || !outgoing_.empty()) {
+    if (finished_ || !(ended_ || draining_ || refused_) || in_flight_ > 0 || writing_ ||
+        !outgoing_.empty()) {
       return;
     }
     finished_ = true;
-    Finish(ended_ ? grpc::Status::OK : going_away());
+    if (refused_) {
+      Finish(call_.finished(std::unexpected(*refused_), false));
+    } else {
+      Finish(ended_ ? grpc::Status::OK : going_away());
+    }
   }
 
   StoreService& service_;
@@ -224,6 +230,7 @@ class StoreService::ApplyingStream final
   bool writing_ = false;
   bool ended_ = false;
   bool draining_ = false;
+  std::optional<Error> refused_;
   bool finished_ = false;
 };
 

@@ -76,7 +76,7 @@ struct ApplyPipe::Job {
   std::size_t bytes = 0;
   // Guarded by the lock of the pipe.
   bool sent = false;      // has left
-  bool repeated = false;  // was sent more than once
+  bool repeated = false;  // was sent more than once, or will be
 
   // A lock of its own, so that who was answered does not queue up with those who send.
   std::mutex mutex;  // for what follows
@@ -143,7 +143,9 @@ class ApplyPipe::Stream final
   }
   void OnDone(const grpc::Status& status) override {
     const std::lock_guard lock(pipe_.mutex_);
-    if (const auto said = said_by_server(status, context_)) pipe_.fail_all(*said);
+    if (const auto said = said_by_server(status, context_)) {
+      pipe_.fail_all(*said, context_.GetServerTrailingMetadata().contains(error_key));
+    }
     pipe_.ended_.notify_all();
     pipe_.begin_again();  // destroys this
   }
@@ -306,9 +308,7 @@ void ApplyPipe::send_next() {
   unsent_.pop_front();
   Request& request = *found->second;
   for (const Request::Part& part : request.parts) {
-    if (!part.job) continue;
-    part.job->repeated = part.job->repeated || request.sent;
-    part.job->sent = true;
+    if (part.job) part.job->sent = true;
   }
   request.sent = true;
   writing_ = true;
@@ -316,9 +316,15 @@ void ApplyPipe::send_next() {
 }
 
 void ApplyPipe::open_stream() {
+  forget_given_up();
   unsent_.clear();
-  for (const auto& [sequence, request] : requests_)
+  for (const auto& [sequence, request] : requests_) {
     unsent_.push_back(sequence);
+    if (!request->sent) continue;
+    for (const Request::Part& part : request->parts) {
+      if (part.job) part.job->repeated = true;
+    }
+  }
   writing_ = false;
   stream_ = std::make_unique<Stream>(*this);
   send_next();
@@ -366,9 +372,18 @@ void ApplyPipe::answered(const v1::ApplyResponse& response) {
           index < response.results_size()
               ? read_result(response.results(index))
               : failure(Errc::unknown_outcome, "the server's answer has too few results"));
+      if (part.job->repeated) doubt(results.back());
     }
     part.job->finish(std::move(results));
   }
+}
+
+// These two are said before the store is asked, which would have known the id: of an earlier attempt
+// they say nothing.
+void ApplyPipe::doubt(Result<Receipt>& result) {
+  if (result) return;
+  Errc& code = result.error().code;
+  if (code == Errc::unavailable || code == Errc::forbidden) code = Errc::unknown_outcome;
 }
 
 void ApplyPipe::give_up(Job& job) {
@@ -380,6 +395,11 @@ void ApplyPipe::give_up(Job& job) {
     for (Request::Part& part : request->parts) {
       if (part.job.get() == &job) part.job.reset();
     }
+  }
+  // What waits on a stream that finds no server would be done whenever one comes.
+  if (stream_ && gathered_.empty() && !requests_.empty() &&
+      std::ranges::none_of(requests_, [](const auto& one) { return is_awaited(*one.second); })) {
+    stream_->cancel();
   }
   const Error error =
       job.sent ? Error{Errc::unknown_outcome,
@@ -393,11 +413,32 @@ void ApplyPipe::give_up(Job& job) {
   job.finish(std::vector<Result<Receipt>>(job.places.size(), std::unexpected(error)));
 }
 
+bool ApplyPipe::is_awaited(const Request& request) {
+  return std::ranges::any_of(request.parts,
+                             [](const Request::Part& part) { return part.job != nullptr; });
+}
+
+// What nobody waits for any more is not sent again: it would be done long after its caller was told
+// that it could not be reached. The server refuses it from now on, should it still be on its way.
+void ApplyPipe::forget_given_up() {
+  std::erase_if(requests_, [&](const auto& one) {
+    if (is_awaited(*one.second)) return false;
+    for (const v1::Transaction& transaction : one.second->request.transactions()) {
+      if (transaction.id().client() == client_) {
+        numbers_.unanswered.erase(transaction.id().number());
+      }
+    }
+    return true;
+  });
+}
+
 // The server refused the stream as a whole: who calls may not, or its limits are lower than ours.
-void ApplyPipe::fail_all(const Error& error) {
+// If the store's service said so, it has answered before what it had begun; gRPC does not.
+void ApplyPipe::fail_all(const Error& error, bool answered_others) {
+  const bool in_doubt = !answered_others && requests_.size() > 1;
   const auto fail = [&](Job& job) {
     // What was sent on an earlier stream may have been done.
-    const bool unknown = job.repeated;
+    const bool unknown = job.repeated || (in_doubt && job.sent);
     job.finish(std::vector<Result<Receipt>>(
         job.places.size(),
         std::unexpected(unknown ? Error{Errc::unknown_outcome, error.message} : error)));

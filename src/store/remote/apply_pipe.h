@@ -26,7 +26,7 @@ namespace strand::remote {
 // Threads: every method may be called concurrently; callers wait for their own answers, and the one
 //          that finds the stream broken opens the next.
 // Failure: after the patience of the connection, `unknown_outcome`; or `unavailable` for what never
-//          left.
+//          left. What was given up is not sent again.
 class ApplyPipe {
  public:
   explicit ApplyPipe(Connection& connection);
@@ -57,7 +57,10 @@ class ApplyPipe {
   void open_stream();
   void begin_again();
   void give_up(Job& job);
-  void fail_all(const Error& error);
+  void forget_given_up();
+  void fail_all(const Error& error, bool answered_others);
+  static bool is_awaited(const Request& request);
+  static void doubt(Result<Receipt>& result);
 
   Connection& connection_;
   std::uint64_t client_ = 0;
