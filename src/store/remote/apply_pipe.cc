@@ -378,8 +378,8 @@ void ApplyPipe::answered(const v1::ApplyResponse& response) {
   }
 }
 
-// These two are said before the store is asked, which would have known the id: of an earlier attempt
-// they say nothing.
+// These two are said before the store is asked, which would have known the id: of an earlier
+// attempt they say nothing.
 void ApplyPipe::doubt(Result<Receipt>& result) {
   if (result) return;
   Errc& code = result.error().code;
