@@ -241,7 +241,7 @@ Result<v1::Transaction> ApplyPipe::wire_form(const Transaction& transaction) {
                                bytes, request_bytes_max));
   }
   if (!transaction.id) {
-    const TransactionId id = new_id(connection_.estimated_now());
+    const TransactionId id = new_id(connection_.now());
     one.mutable_id()->set_client(id.client);
     one.mutable_id()->set_number(id.number);
     one.mutable_id()->set_time_ms(id.time.time_since_epoch().count());
@@ -378,12 +378,14 @@ void ApplyPipe::answered(const v1::ApplyResponse& response) {
   }
 }
 
-// These two are said before the store is asked, which would have known the id: of an earlier
-// attempt they say nothing.
+// The first two are said before the store is asked, which would have known the id, the third by a
+// store that has forgotten it: of an earlier attempt they say nothing.
 void ApplyPipe::doubt(Result<Receipt>& result) {
   if (result) return;
   Errc& code = result.error().code;
-  if (code == Errc::unavailable || code == Errc::forbidden) code = Errc::unknown_outcome;
+  if (code == Errc::unavailable || code == Errc::forbidden || code == Errc::transaction_expired) {
+    code = Errc::unknown_outcome;
+  }
 }
 
 void ApplyPipe::give_up(Job& job) {

@@ -205,6 +205,13 @@ Result<Time> Connection::ask_now() {
   return Time{Duration{response.now_ms()}};
 }
 
+Time Connection::now() {
+  if (manual_clock_) {
+    if (const auto asked = ask_now()) return *asked;
+  }
+  return estimated_now();
+}
+
 Time Connection::estimated_now() const { return Time{Duration{offset_ms_ + steady_ms()}}; }
 
 void Connection::note_now(Time server_now) {

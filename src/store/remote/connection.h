@@ -70,11 +70,11 @@ class Connection {
 
   // Asks the server.
   Result<Time> ask_now();
+  // By estimate, or, if that cannot be had, by asking.
+  [[nodiscard]] Time now();
   // What the server's clock shows by now: never later than it does.
   [[nodiscard]] Time estimated_now() const;
   void note_now(Time server_now);
-  // The server's time passes by hand, so that it cannot be estimated.
-  [[nodiscard]] bool manual_clock() const { return manual_clock_; }
 
  private:
   Connection(const Location& location, Patience patience, std::string token,
@@ -87,7 +87,7 @@ class Connection {
   Patience patience_;
   std::string authorization_;
   std::unique_ptr<v1::Store::Stub> stub_;
-  std::atomic<bool> manual_clock_ = false;
+  std::atomic<bool> manual_clock_ = false;  // the server's time passes by hand
   // The server's time less the time of our own steady clock, in ms.
   std::atomic<std::int64_t> offset_ms_ = 0;
 };

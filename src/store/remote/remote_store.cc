@@ -113,12 +113,7 @@ Watch RemoteStore::watch(WatchTarget target, std::function<void()> callback) {
   return watches_.watch(std::move(target), std::move(callback));
 }
 
-Time RemoteStore::now() {
-  if (connection_->manual_clock()) {
-    if (const auto asked = connection_->ask_now()) return *asked;
-  }
-  return connection_->estimated_now();
-}
+Time RemoteStore::now() { return connection_->now(); }
 
 // --- Reads ---
 
