@@ -4,8 +4,8 @@
 
 namespace strand::server {
 
-// What the gRPC library has to say, in our log: it writes to stderr by itself, in a form of its own,
-// and as often as strangers make it. One at a time in a process; `log` outlives it.
+// What the gRPC library has to say, in our log: it writes to stderr by itself, in a form of its
+// own, and as often as strangers make it. One at a time in a process; `log` outlives it.
 class GrpcLog {
  public:
   explicit GrpcLog(Log& log);

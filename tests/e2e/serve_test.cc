@@ -283,8 +283,9 @@ TEST_F(Serve, Patience_has_an_end) {
   ServerProcess& server = serve({"--patience", "300ms"});
   // A request whose body does not come.
   server::RawClient slow(server.http_port());
-  slow.send("POST /api/v1/queues/orders/pause HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-            "Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{");
+  slow.send(
+      "POST /api/v1/queues/orders/pause HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+      "Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{");
   ASSERT_TRUE(eventually([&] { return figure(server, "strand_http_connections") == 2; }));
   const Finished stopped = server.stop();
   EXPECT_EQ(stopped.exit, 0) << stopped.err;
@@ -294,8 +295,9 @@ TEST_F(Serve, Patience_has_an_end) {
 TEST_F(Serve, A_second_SIGTERM_ends_it_at_once) {
   ServerProcess& server = serve({"--patience", "1h"});
   server::RawClient slow(server.http_port());
-  slow.send("POST /api/v1/queues/orders/pause HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-            "Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{");
+  slow.send(
+      "POST /api/v1/queues/orders/pause HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+      "Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{");
   ASSERT_TRUE(eventually([&] { return figure(server, "strand_http_connections") == 2; }));
   server.process().signal(SIGTERM);
   server.log_until("server\\.draining");
@@ -365,9 +367,8 @@ TEST_F(Serve, JSON_logs_are_one_object_a_line_with_ids_of_requests) {
     request.set_queue("nowhere\n\"}");
     EXPECT_FALSE(stub_for(server)->GetStats(&context, request, &stats).ok());
   }
-  const auto answer =
-      server::request(server.http_port(), "GET", "/api/v1/queues",
-                      {.fields = "X-Request-Id: from-a-browser-2\r\n"});
+  const auto answer = server::request(server.http_port(), "GET", "/api/v1/queues",
+                                      {.fields = "X-Request-Id: from-a-browser-2\r\n"});
   EXPECT_EQ(answer.status, 200U);
   EXPECT_EQ(answer.field("x-request-id"), "from-a-browser-2");
   // Garbage makes the libraries below say something, perhaps.

@@ -58,8 +58,7 @@ Finished ServerProcess::stop() {
 
 std::unique_ptr<v1::Store::Stub> stub_for(const ServerProcess& server) {
   const std::string address = "127.0.0.1:" + std::to_string(server.grpc_port());
-  return v1::Store::NewStub(
-      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  return v1::Store::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
 }
 
 }  // namespace strand::e2e

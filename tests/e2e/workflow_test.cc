@@ -376,7 +376,8 @@ TEST_P(WorkflowsOnStores, What_is_not_there_or_makes_no_sense_is_explained) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, WorkflowsOnStores, testing::Values("rocksdb", "sqlite", "postgres", "served"),
+INSTANTIATE_TEST_SUITE_P(Kinds, WorkflowsOnStores,
+                         testing::Values("rocksdb", "sqlite", "postgres", "served"),
                          [](const auto& kind) { return kind.param; });
 
 TEST_F(Program, Wrong_usage_of_workflows_is_refused_before_any_store_is_opened) {
