@@ -4,8 +4,8 @@
 
 namespace strand::server {
 
-// What the gRPC library has to say, in our log: it writes to stderr by itself, in a form of its
-// own, and as often as strangers make it. One at a time in a process; `log` outlives it.
+// What gRPC and protobuf have to say, in our log: they write to stderr by themselves, in a form of
+// their own, and as often as strangers make them. One at a time in a process; `log` outlives it.
 class GrpcLog {
  public:
   explicit GrpcLog(Log& log);

@@ -65,6 +65,16 @@ void add_limits(grpc::ServerBuilder& builder, const GrpcServerOptions& options) 
                              static_cast<int>(options.calls_per_connection_max));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              milliseconds(options.handshake_timeout));
+  // A message is received whole before its size is looked at, however large it is; this is what
+  // stops it.
+  grpc::ResourceQuota quota("strand");
+  quota.Resize(options.memory_bytes_max);
+  builder.SetResourceQuota(quota);
+  // gRPC 1.51 unpacks a whole message before it looks how large it has become, and before anyone
+  // looks who sent it: a megabyte can become a thousand. So nothing packed is taken.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   // Finds clients that are gone without a word.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.keepalive));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
