@@ -13,6 +13,7 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include "base/planted.h"
 #include "store/remote/connection.h"
 
 namespace strand::server {
@@ -69,12 +70,13 @@ void add_limits(grpc::ServerBuilder& builder, const GrpcServerOptions& options) 
   // stops it.
   grpc::ResourceQuota quota("strand");
   quota.Resize(options.memory_bytes_max);
-  builder.SetResourceQuota(quota);
+  if (!STRAND_PLANTED("giants-received-whole")) builder.SetResourceQuota(quota);
   // gRPC 1.51 unpacks a whole message before it looks how large it has become, and before anyone
   // looks who sent it: a megabyte can become a thousand. So nothing packed is taken.
-  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  const bool unpack = STRAND_PLANTED("compressed-requests-taken");
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, unpack);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, unpack);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, unpack ? 1 : 0);
   // Finds clients that are gone without a word.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.keepalive));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);

@@ -312,7 +312,9 @@ class StoreService::WatchingStream final
 
   // The next request, unless there are too many errors that nobody takes.
   void read_on() {
-    if (reading_ || finished_ || errors_.size() >= service_.options_.requests_in_flight_max) return;
+    if (reading_ || finished_) return;
+    const bool full = errors_.size() >= service_.options_.requests_in_flight_max;
+    if (full && !STRAND_PLANTED("unread-refusals-pile-up")) return;
     reading_ = true;
     request_.Clear();
     StartRead(&request_);

@@ -1,5 +1,6 @@
 // Requests over gRPC that nobody with good intentions would send.
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -409,6 +410,85 @@ TEST_F(GrpcBadInput, Streams_beyond_the_limit_are_refused) {
   second.TryCancel();
   EXPECT_TRUE(eventually([&] { return server_->service().open_streams() == 0; }));
   EXPECT_TRUE(client_->call("ApplyStream", std::string{}).status.ok());
+}
+
+// --- Answers that nobody reads ---
+
+// A client that takes answers in small portions, so that they fill up soon.
+std::unique_ptr<v1::Store::Stub> narrow_stub_for(std::uint16_t port) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  return v1::Store::NewStub(grpc::CreateCustomChannel(
+      "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments));
+}
+
+// Writes until the other side takes no more, or all was taken; returns how many it took.
+template <class Request, class Response>
+class Talker final : public grpc::ClientBidiReactor<Request, Response> {
+ public:
+  Talker(Request request, int count) : request_(std::move(request)), left_(count) {}
+  void begin() {
+    this->AddHold();
+    this->StartCall();
+    this->StartWrite(&request_);
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return;
+    ++taken_;
+    if (--left_ > 0) this->StartWrite(&request_);
+  }
+  void OnDone(const grpc::Status&) override { done_ = true; }
+  void end(grpc::ClientContext& context) {
+    context.TryCancel();
+    this->RemoveHold();
+    EXPECT_TRUE(eventually([&] { return done_.load(); }));
+  }
+  // Waits until nothing moves for a while.
+  int taken_at_last() {
+    int before = -1;
+    while (before != taken_ && left_ > 0) {
+      before = taken_;
+      eventually([&] { return taken_ > before + 1'000; }, 500ms);
+    }
+    return taken_;
+  }
+
+ private:
+  const Request request_;
+  std::atomic<int> left_;
+  std::atomic<int> taken_ = 0;
+  std::atomic<bool> done_ = false;
+};
+
+TEST_F(GrpcBadInput, A_stream_of_transactions_whose_answers_nobody_reads_comes_to_a_halt) {
+  start();
+  const auto stub = narrow_stub_for(server_->port());
+  v1::ApplyRequest request;
+  // Refused, with an error that is longer than the request.
+  for (int i = 0; i < 500; ++i)
+    request.add_transactions()->add_settles();
+  grpc::ClientContext context;
+  Talker<v1::ApplyRequest, v1::ApplyResponse> talker(request, 20'000);
+  stub->async()->ApplyStream(&context, &talker);
+  talker.begin();
+  EXPECT_LT(talker.taken_at_last(), 5'000);
+  expect_alive();
+  talker.end(context);
+}
+
+TEST_F(GrpcBadInput, A_stream_of_watches_whose_answers_nobody_reads_comes_to_a_halt) {
+  start();
+  const auto stub = narrow_stub_for(server_->port());
+  v1::WatchRequest request;
+  request.set_id(1);
+  request.set_lane(std::string(1'000, 'x'));  // no token
+  grpc::ClientContext context;
+  Talker<v1::WatchRequest, v1::WatchEvent> talker(request, 100'000);
+  stub->async()->Watch(&context, &talker);
+  talker.begin();
+  EXPECT_LT(talker.taken_at_last(), 20'000);
+  expect_alive();
+  talker.end(context);
 }
 
 }  // namespace
