@@ -3,11 +3,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <map>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -282,6 +285,82 @@ TEST_F(GrpcBadInput, A_giant_is_cut_off_on_its_way) {
   EXPECT_THAT(answer.status.error_message(), testing::Not(HasSubstr("larger than max")));
   expect_alive();
 }
+
+TEST_F(GrpcBadInput, While_giants_come_others_do_their_work) {
+  options_.memory_bytes_max = std::size_t{32} << 20U;
+  start();
+  std::atomic<bool> over = false;
+  std::vector<std::jthread> giants;
+  for (int i = 0; i < 2; ++i) {
+    giants.emplace_back([&] {
+      const std::string giant(std::size_t{60} << 20U, 'x');
+      RawGrpcClient client(server_->port());
+      while (!over)
+        EXPECT_FALSE(client.call("Apply", giant).status.ok());
+    });
+  }
+  const auto remote = open("strand://127.0.0.1:" + std::to_string(server_->port())).value();
+  for (int i = 0; i < 200; ++i) {
+    Transaction transaction;
+    transaction.sends.emplace_back().queue = "q";
+    const auto sent = remote->apply(transaction);
+    EXPECT_TRUE(sent) << sent.error().message;
+    const auto stats = remote->stats("q");
+    EXPECT_TRUE(stats) << stats.error().message;
+  }
+  over = true;
+  giants.clear();
+  EXPECT_EQ(store_->stats("q").value().accepted, 200U);
+}
+
+// --- Connections ---
+
+TEST_F(GrpcBadInput, Who_says_nothing_is_hung_up_on) {
+  options_.handshake_timeout = 200ms;
+  start();
+  RawClient silent(server_->port());
+  EXPECT_TRUE(silent.is_closed_within(5s));
+}
+
+TEST_F(GrpcBadInput, Clients_that_go_away_leave_no_waiters_and_no_streams) {
+  options_.service.wait_max = 1min;
+  start();
+  for (int round = 0; round < 20; ++round) {
+    const auto stub = v1::Store::NewStub(channel_to(server_->port()));
+    grpc::ClientContext applying;
+    grpc::ClientContext watching;
+    const auto apply = stub->ApplyStream(&applying);
+    const auto watch = stub->Watch(&watching);
+    v1::WatchRequest request;
+    request.set_queue("q");
+    watch->Write(request);
+    v1::ApplyRequest sending;
+    for (int i = 0; i < 100; ++i)
+      sending.add_transactions()->add_sends()->set_queue("other");
+    apply->Write(sending);
+    grpc::ClientContext waiting;
+    v1::LeaseRequest lease;
+    lease.set_queue("q");
+    lease.set_wait_ms(60'000);
+    v1::LeaseResponse response;
+    std::promise<void> ended;
+    stub->async()->Lease(&waiting, &lease, &response,
+                         [&](const grpc::Status&) { ended.set_value(); });
+    if (round % 2 == 0) {
+      ASSERT_TRUE(eventually([&] { return server_->service().waiting_clients() == 1; }));
+    }
+    applying.TryCancel();
+    watching.TryCancel();
+    waiting.TryCancel();
+    ended.get_future().wait();
+    ASSERT_TRUE(eventually([&] {
+      return server_->service().waiting_clients() == 0 && server_->service().open_streams() == 0;
+    }));
+  }
+  expect_alive();
+}
+
+// --- More of what is too much ---
 
 TEST_F(GrpcBadInput, Compressed_requests_are_refused_by_every_method) {
   start();
