@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include <fmt/format.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -162,6 +163,9 @@ void add_durability(CLI::App& app, Durability& target) {
 Result<std::unique_ptr<Store>> open_store(const Common& options, IfMissing if_missing) {
   OpenOptions open_options;
   open_options.create = if_missing == IfMissing::create;
+  // gRPC would write lines of its own to stderr, such as on a certificate that it does not trust:
+  // the error says it. Who looks for faults sets the variable.
+  ::setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): there is one thread yet
   auto store = open(options.store, std::move(open_options));
   if (store) return store;
   Error error = std::move(store).error();

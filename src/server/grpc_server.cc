@@ -13,6 +13,7 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include "base/planted.h"
 #include "store/remote/connection.h"
 
 namespace strand::server {
@@ -65,6 +66,17 @@ void add_limits(grpc::ServerBuilder& builder, const GrpcServerOptions& options) 
                              static_cast<int>(options.calls_per_connection_max));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              milliseconds(options.handshake_timeout));
+  // A message is received whole before its size is looked at, however large it is; this is what
+  // stops it.
+  grpc::ResourceQuota quota("strand");
+  quota.Resize(options.memory_bytes_max);
+  if (!STRAND_PLANTED("giants-received-whole")) builder.SetResourceQuota(quota);
+  // gRPC 1.51 unpacks a whole message before it looks how large it has become, and before anyone
+  // looks who sent it: a megabyte can become a thousand. So nothing packed is taken.
+  const bool unpack = STRAND_PLANTED("compressed-requests-taken");
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, unpack);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, unpack);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, unpack ? 1 : 0);
   // Finds clients that are gone without a word.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.keepalive));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);

@@ -27,6 +27,9 @@ struct GrpcServerOptions {
   std::uint16_t port = 7481;  // 0: any free one
   std::optional<TlsFiles> tls;
   std::size_t message_bytes_max = std::size_t{32} << 20U;
+  // For what is on its way in and out, of all connections together. Beyond it those that take most
+  // are cut off (RESOURCE_EXHAUSTED).
+  std::size_t memory_bytes_max = std::size_t{1} << 30U;
   std::size_t metadata_bytes_max = std::size_t{16} << 10U;
   std::size_t connections_max = 20'000;  // 0: no limit
   std::size_t calls_per_connection_max = 1000;

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "server/access.h"
+#include "server/grpc_log.h"
 #include "server/grpc_metrics.h"
 #include "server/grpc_server.h"
 #include "server/http/http_server.h"
@@ -29,6 +30,7 @@ struct Server::Parts {
   ServerConfig config;
   std::string version;
   Log& log;
+  GrpcLog grpc_log{log};
   Metrics metrics;
   GrpcMetrics calls{metrics};
   std::unique_ptr<OpenAccess> everybody;

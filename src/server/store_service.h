@@ -39,10 +39,11 @@ struct ServiceOptions {
   // What may wait for a thread; beyond it calls are refused as `unavailable`.
   std::size_t backlog_max = 10'000;
   std::size_t transactions_waiting_max = 200'000;
-  std::size_t waiters_max = 100'000;        // clients that wait for a lane
-  std::size_t watches_max = 100'000;        // on one stream
-  std::size_t streams_max = 100'000;        // of transactions and of watches
-  std::size_t requests_in_flight_max = 64;  // on one stream of transactions
+  std::size_t waiters_max = 100'000;  // clients that wait for a lane
+  std::size_t watches_max = 100'000;  // on one stream
+  std::size_t streams_max = 100'000;  // of transactions and of watches
+  // On one stream of transactions; and of a stream of watches, those refused that nobody reads.
+  std::size_t requests_in_flight_max = 64;
   Duration wait_max = std::chrono::minutes{5};
   bool manual_clock = false;  // tests: the time of the store passes by hand
   std::function<void(const CallReport&)> on_call;

@@ -284,7 +284,9 @@ class StoreService::WatchingStream final
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
     writing_ = false;
-    if (ok) write_next();
+    if (!ok) return;
+    write_next();
+    read_on();
   }
 
   void OnCancel() override { finish(grpc::Status::CANCELLED); }
@@ -310,10 +312,17 @@ class StoreService::WatchingStream final
     } else {
       happened(id);  // it is in place
     }
-    {
-      const std::lock_guard lock(mutex_);
-      if (finished_) return;
-    }
+    const std::lock_guard lock(mutex_);
+    reading_ = false;
+    read_on();
+  }
+
+  // The next request, unless there are too many errors that nobody takes.
+  void read_on() {
+    if (reading_ || finished_) return;
+    const bool full = errors_.size() >= service_.options_.requests_in_flight_max;
+    if (full && !STRAND_PLANTED("unread-refusals-pile-up")) return;
+    reading_ = true;
     request_.Clear();
     StartRead(&request_);
   }
@@ -400,6 +409,7 @@ class StoreService::WatchingStream final
   std::set<std::uint64_t> pending_;
   std::deque<std::pair<std::uint64_t, Error>> errors_;
   v1::WatchEvent event_;
+  bool reading_ = true;
   bool writing_ = false;
   bool finished_ = false;
 };

@@ -209,7 +209,8 @@ TEST_P(ProgramOnStores, Receive_asks_for_keys_labels_and_limits) {
   EXPECT_EQ(text(lease, "more"), "true");
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, ProgramOnStores, testing::Values("rocksdb", "sqlite", "postgres"),
+INSTANTIATE_TEST_SUITE_P(Stores, ProgramOnStores,
+                         testing::Values("rocksdb", "sqlite", "postgres", "served"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <regex>
 #include <thread>
 #include <utility>
 
@@ -25,6 +26,9 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr auto patience = std::chrono::seconds{20};
+
+constexpr std::array<std::string_view, 4> unwanted_variables = {
+    "STRAND_STORE=", "STRAND_SERVE_", "STRAND_TOKEN_FILE=", "NOTIFY_SOCKET="};
 
 struct Pipe {
   int read = -1;
@@ -67,8 +71,10 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    // What the person at the keyboard has set must not change what is tested.
-    if (!text.starts_with("STRAND_STORE=")) result.push_back(text);
+    // What the person at the keyboard, or the service manager, has set must not change what is
+    // tested.
+    const auto ours = [&](std::string_view name) { return text.starts_with(name); };
+    if (!std::ranges::any_of(unwanted_variables, ours)) result.push_back(text);
   }
   for (const auto& [name, value] : more)
     result.emplace_back(name).append("=").append(value);
@@ -158,6 +164,19 @@ std::string Process::read_line() {
       return {};
     }
   }
+}
+
+std::string Process::read_errors_until(const std::string& pattern) {
+  const std::regex wanted(pattern);
+  const auto deadline = steady_clock::now() + patience;
+  std::string_view nothing;
+  while (!std::regex_search(finished_.err, wanted)) {
+    if (err_ < 0 || !move(nothing, deadline)) {
+      ADD_FAILURE() << "the process does not say " << pattern << "; it has said " << finished_.err;
+      return {};
+    }
+  }
+  return finished_.err;
 }
 
 void Process::signal(int number) const { ::kill(id_, number); }

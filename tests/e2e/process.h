@@ -40,6 +40,9 @@ class Process {
   void write(std::string_view text);
   // One line of its standard output, waited for.
   std::string read_line();
+  // What it has said on stderr so far, waited for until that has such a line; "" if it never comes.
+  // A regular expression, in the grammar of ECMAScript.
+  std::string read_errors_until(const std::string& pattern);
   void signal(int number) const;
   // Waits until it would survive a signal: it has a handler of its own.
   void wait_until_it_catches(int number) const;

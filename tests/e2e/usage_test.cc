@@ -20,7 +20,7 @@ TEST_F(Program, It_tells_its_version_and_its_commands) {
   const std::string help = ok({"help"});
   EXPECT_EQ(help, ok({"--help"}));
   for (const char* name : {"send", "receive", "ack", "retry", "dead", "release", "renew", "queue",
-                           "dlq", "topic", "workflow", "saga"}) {
+                           "dlq", "topic", "workflow", "saga", "serve", "token"}) {
     EXPECT_THAT(help, HasSubstr(std::string("\n  ") + name));
   }
 }

@@ -185,17 +185,21 @@ def absolute_paths(tree):
 
 
 def snippets(tree):
-    """C++ in the README and the guide is part of an example, which is compiled and run."""
-    examples = [
-        [line.strip() for _, line in tree.lines(name)]
-        for name in tree.under("examples/", suffixes={".cc"})
-    ]
+    """C++ in the README and the guide is part of an example, and Python of a test: both are run."""
+
+    def texts(folder, suffix):
+        return [
+            [line.strip() for _, line in tree.lines(name)]
+            for name in tree.under(folder, suffixes={suffix})
+        ]
+
+    run = {"```cpp": texts("examples/", ".cc"), "```python": texts("tests/python_client/", ".py")}
     complaints = []
     for name in [n for n in tree.files if n == "README.md" or n.startswith("docs/guide/")]:
-        begin, block = None, []
+        begin, block, examples = None, [], []
         for number, line in tree.lines(name):
-            if begin is None and line.strip() == "```cpp":
-                begin, block = number, []
+            if begin is None and line.strip() in run:
+                begin, block, examples = number, [], run[line.strip()]
             elif begin is not None and line.strip() == "```":
                 if not any(contains(example, block) for example in examples):
                     complaints.append(f"{name}:{begin}: no example has these lines; put them into one")

@@ -63,6 +63,7 @@ PLANTED = {
     "tidy.snippets": [
         ({"docs/guide/bad.md": "Send:\n\n```cpp\nif (a) send(a);\n```\n"}, "docs/guide/bad.md:3:"),
         ({"README.md": "# Top\n\n```cpp\nreceive();\n```\n"}, "README.md:3:"),
+        ({"docs/guide/bad.md": "Send:\n\n```python\nsend()\n```\n"}, "docs/guide/bad.md:3:"),
     ],
     "tidy.include_order": [
         (including(("src/base/bad.h", ['"store/open.h"'])), "src/base/bad.h:3:"),

@@ -104,8 +104,8 @@ struct HttpServer::State {
     if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
     if (error) {
       return failure(Errc::unavailable,
-                     fmt::format("cannot listen on {} port {}: {}", base::printable(options.host),
-                                 options.port, error.message()));
+                     fmt::format("cannot listen at {}:{}: {}; name another address with --http",
+                                 base::printable(options.host), options.port, error.message()));
     }
     port = acceptor.local_endpoint(error).port();
     return {};

@@ -106,8 +106,12 @@ Errc errc_of_status(grpc::StatusCode code) {
   }
 }
 
-bool may_be_lost(grpc::StatusCode code) {
-  switch (code) {
+bool may_be_lost(const grpc::Status& status) {
+  switch (status.error_code()) {
+    // A server that runs out of memory for connections cuts off some; what was too large for it has
+    // another text.
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return status.error_message().find("RST_STREAM") != std::string::npos;
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
     case grpc::StatusCode::CANCELLED:
@@ -130,7 +134,7 @@ std::optional<Error> said_by_server(const grpc::Status& status,
     const auto code = errc_of({found->second.data(), found->second.size()});
     return Error{code.value_or(Errc::io_error), status.error_message()};
   }
-  if (may_be_lost(status.error_code())) return std::nullopt;
+  if (may_be_lost(status)) return std::nullopt;
   return Error{errc_of_status(status.error_code()),
                fmt::format("the server refused the call: {}", status.error_message())};
 }
