@@ -1,7 +1,6 @@
-#include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
+#include <map>
 #include <string_view>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "peer_socket.h"
 
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
