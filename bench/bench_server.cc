@@ -83,6 +83,8 @@ Options parse(int argc, char** argv) {
       usage(fmt::format("there is no option {}", name));
     }
   }
+  for (const std::string& peer : options.peers)
+    require_peer(peer);
   return options;
 }
 

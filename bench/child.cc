@@ -21,14 +21,10 @@
 
 namespace strand::bench {
 
-namespace {
-
-[[noreturn]] void give_up(const std::string& what) {
+void give_up(const std::string& what) {
   fmt::print(stderr, "bench: {}\n", what);
   std::exit(1);
 }
-
-}  // namespace
 
 Child::Child(const std::vector<std::string>& command, std::string output,
              const std::map<std::string, std::string>& environment)

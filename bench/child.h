@@ -9,6 +9,9 @@
 
 namespace strand::bench {
 
+// Ends the benchmark with a message.
+[[noreturn]] void give_up(const std::string& what);
+
 // A process of a benchmark: started with its output in a file, and ended with this object.
 class Child {
  public:

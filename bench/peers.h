@@ -10,7 +10,10 @@ namespace strand::bench {
 
 // Other queues, from Debian's packages. Names: redis, postgres, rabbitmq, beanstalkd.
 std::vector<std::string> all_peers();
-// Starts it. One that is not installed ends the benchmark with a message that names its package.
+// Ends the benchmark if there is no such peer, or it is not installed: with a message that names
+// its package.
+void require_peer(const std::string& name);
+// Starts it.
 std::unique_ptr<Contender> make_peer(const std::string& name);
 
 }  // namespace strand::bench

@@ -41,9 +41,10 @@ using namespace std::chrono_literals;
 constexpr std::string_view folder_prefix = "strand-postgres-";
 const fs::path programs = "/usr/lib/postgresql/15/bin";
 
-fs::path parent_folder(bool durable) {
+fs::path parent_folder(const ServerOptions& options) {
+  if (!options.parent.empty()) return options.parent;
   const fs::path memory = "/dev/shm";
-  const bool usable = !durable && ::access(memory.c_str(), W_OK | X_OK) == 0;
+  const bool usable = !options.durable && ::access(memory.c_str(), W_OK | X_OK) == 0;
   return usable ? memory : fs::temp_directory_path();
 }
 
@@ -217,7 +218,7 @@ std::unique_ptr<TestServer> TestServer::standby_of(TestServer& primary, ServerOp
 }
 
 TestServer::TestServer(ServerOptions options, TestServer* primary)
-    : options_(std::move(options)), folder_(parent_folder(options_.durable)), port_(free_port()) {
+    : options_(std::move(options)), folder_(parent_folder(options_)), port_(free_port()) {
   if (primary != nullptr) {
     copy(*primary);
   } else {

@@ -31,6 +31,9 @@ class ServerFolder {
 struct ServerOptions {
   // On a disk, and synced. Otherwise in memory where the machine allows it.
   bool durable = false;
+  // Where its folder is made, which the user that it runs as must be able to enter. Empty: where
+  // temporary files lie, or in memory.
+  std::filesystem::path parent = {};
   // As in postgresql.conf; they win over those that the tests need.
   std::map<std::string, std::string> settings = {};
 };
