@@ -295,23 +295,15 @@ class StoreService::WatchingStream final
     call_.report("ok");
     service_.closed(this);
     // The watches wait for callbacks that are running, so not here.
-    service_.executor_.run_always([self = std::move(self_)] { self->watches_.clear(); });
+    service_.executor_.run_always([self = std::move(self_)] { self->end_watches(); });
   }
 
   void drain() override { finish(going_away()); }
 
  private:
   void handle() {
-    const std::uint64_t id = request_.id();
-    if (request_.what_case() == v1::WatchRequest::kRemove) {
-      watches_.erase(id);
-    } else if (auto added = add(id); !added) {
-      const std::lock_guard lock(mutex_);
-      errors_.emplace_back(id, std::move(added).error());
-      write_next();
-    } else {
-      happened(id);  // it is in place
-    }
+    change_watches();
+    // Under the lock: after Finish gRPC may be done with the stream at any moment.
     const std::lock_guard lock(mutex_);
     reading_ = false;
     read_on();
@@ -325,6 +317,42 @@ class StoreService::WatchingStream final
     reading_ = true;
     request_.Clear();
     StartRead(&request_);
+  }
+
+  void change_watches() {
+    const std::lock_guard changing(watches_mutex_);
+    if (ended_) return;
+    const std::uint64_t id = request_.id();
+    if (request_.what_case() == v1::WatchRequest::kRemove) {
+      watches_.erase(id);
+    } else if (auto added = add(id); !added) {
+      const std::lock_guard lock(mutex_);
+      errors_.emplace_back(id, std::move(added).error());
+      write_next();
+    } else {
+      happened(id);  // it is in place
+    }
+  }
+
+  // A request may be at work when the stream ends: no watch comes after this, or it would outlive
+  // the server, and perhaps the store.
+  void end_watches() {
+    const std::lock_guard changing(watches_mutex_);
+    ended_ = true;
+    watches_.clear();
+  }
+
+  // Tokens may have been taken away since the stream began.
+  Result<void> renew_permit() {
+    const std::uint64_t generation = service_.access_.generation();
+    if (generation == generation_) return {};
+    const std::lock_guard lock(mutex_);
+    if (finished_) return failure(Errc::unavailable, "the stream is over");
+    auto permit = call_.admit();
+    if (!permit) return std::unexpected(std::move(permit).error());
+    permit_ = *std::move(permit);
+    generation_ = generation;
+    return {};
   }
 
   Result<void> add(std::uint64_t id) {
@@ -345,12 +373,7 @@ class StoreService::WatchingStream final
       default:
         return failure(Errc::invalid_argument, "the request says neither what to watch nor remove");
     }
-    if (const std::uint64_t now = service_.access_.generation(); now != generation_) {
-      auto permit = call_.admit();
-      if (!permit) return std::unexpected(std::move(permit).error());
-      permit_ = *std::move(permit);
-      generation_ = now;
-    }
+    if (auto admitted = renew_permit(); !admitted) return admitted;
     if (auto permitted = permit_watch(*permit_, target); !permitted) return permitted;
     if (watches_.size() >= service_.options_.watches_max && !watches_.contains(id)) {
       return failure(Errc::limit_exceeded,
@@ -402,8 +425,12 @@ class StoreService::WatchingStream final
   PermitPointer permit_;
   std::uint64_t generation_;
   v1::WatchRequest request_;
-  std::map<std::uint64_t, strand::Watch> watches_;  // used by handle() alone, and at the end
   std::shared_ptr<WatchingStream> self_;
+
+  // For these two; taken before the other one, and never by the callbacks, for which they wait.
+  std::mutex watches_mutex_;
+  std::map<std::uint64_t, strand::Watch> watches_;
+  bool ended_ = false;
 
   std::mutex mutex_;  // for what follows
   std::set<std::uint64_t> pending_;

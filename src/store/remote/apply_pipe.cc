@@ -114,6 +114,10 @@ struct ApplyPipe::Request {
 };
 
 // One stream, from its beginning to its end. Calls the pipe under its lock.
+//
+// Writes begin in any thread, so the stream is held: gRPC would otherwise be done with it, and call
+// OnDone, while one of them begins. A read is always under way; when it fails, the stream is over,
+// nothing more is written, and the hold ends.
 class ApplyPipe::Stream final
     : public grpc::ClientBidiReactor<v1::ApplyRequest, v1::ApplyResponse> {
  public:
@@ -121,10 +125,13 @@ class ApplyPipe::Stream final
     pipe.connection_.prepare(context_);
     context_.set_wait_for_ready(true);
     pipe.connection_.stub().async()->ApplyStream(&context_, this);
+    AddHold();
     StartRead(&response_);
     StartCall();
   }
 
+  // Nothing more can be written.
+  [[nodiscard]] bool over() const { return over_; }
   void write(const v1::ApplyRequest& request) { StartWrite(&request); }
   void cancel() { context_.TryCancel(); }
 
@@ -134,7 +141,14 @@ class ApplyPipe::Stream final
     if (ok) pipe_.send_next();
   }
   void OnReadDone(bool ok) override {
-    if (!ok) return;  // OnDone follows
+    if (!ok) {
+      {
+        const std::lock_guard lock(pipe_.mutex_);
+        over_ = true;
+      }
+      RemoveHold();  // OnDone follows
+      return;
+    }
     const v1::ApplyResponse response = std::move(response_);
     // The next answer may come while this one is handed out.
     response_.Clear();
@@ -154,6 +168,7 @@ class ApplyPipe::Stream final
   ApplyPipe& pipe_;
   grpc::ClientContext context_;
   v1::ApplyResponse response_;
+  bool over_ = false;  // under the pipe's lock
 };
 
 ApplyPipe::ApplyPipe(Connection& connection) : connection_(connection) {
@@ -281,7 +296,7 @@ void ApplyPipe::send_next() {
     if (!gathered_.empty() && Steady::now() >= reopen_at_) open_stream();
     return;
   }
-  if (writing_) return;
+  if (writing_ || stream_->over()) return;
   if (unsent_.empty() && !gathered_.empty()) {
     auto next = std::make_unique<Request>();
     next->request.set_sequence(++last_sequence_);

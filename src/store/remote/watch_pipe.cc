@@ -51,16 +51,20 @@ v1::WatchRequest adding(std::uint64_t id, const WatchTarget& target) {
 
 }  // namespace
 
+// Held while it can be written to, for the same reason as that of ApplyPipe.
 class WatchPipe::Stream final : public grpc::ClientBidiReactor<v1::WatchRequest, v1::WatchEvent> {
  public:
   explicit Stream(WatchPipe& pipe) : pipe_(pipe) {
     pipe.connection_.prepare(context_);
     context_.set_wait_for_ready(true);
     pipe.connection_.stub().async()->Watch(&context_, this);
+    AddHold();
     StartRead(&event_);
     StartCall();
   }
 
+  // Nothing more can be written.
+  [[nodiscard]] bool over() const { return over_; }
   void write(v1::WatchRequest request) {
     request_ = std::move(request);
     StartWrite(&request_);
@@ -73,12 +77,16 @@ class WatchPipe::Stream final : public grpc::ClientBidiReactor<v1::WatchRequest,
     if (ok) pipe_.send_next();
   }
   void OnReadDone(bool ok) override {
-    if (!ok) return;  // OnDone follows
     {
       const std::lock_guard lock(pipe_.mutex_);
-      pipe_.happened(event_);
+      over_ = !ok;
+      if (ok) pipe_.happened(event_);
     }
-    StartRead(&event_);
+    if (ok) {
+      StartRead(&event_);
+    } else {
+      RemoveHold();  // OnDone follows
+    }
   }
   void OnDone(const grpc::Status& /*status*/) override {
     const std::lock_guard lock(pipe_.mutex_);
@@ -92,6 +100,7 @@ class WatchPipe::Stream final : public grpc::ClientBidiReactor<v1::WatchRequest,
   grpc::ClientContext context_;
   v1::WatchRequest request_;
   v1::WatchEvent event_;
+  bool over_ = false;  // under the pipe's lock
 };
 
 // The watch of this process, and its share of the server's.
@@ -156,7 +165,7 @@ void WatchPipe::release(const std::string& name) {
 }
 
 void WatchPipe::send_next() {
-  if (!stream_ || writing_ || outgoing_.empty()) return;
+  if (!stream_ || stream_->over() || writing_ || outgoing_.empty()) return;
   writing_ = true;
   v1::WatchRequest next = std::move(outgoing_.front());
   outgoing_.pop_front();
