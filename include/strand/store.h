@@ -237,6 +237,8 @@ struct OpenOptions {
 //
 //   rocksdb:PATH   a folder with a RocksDB database: the default for one machine
 //   sqlite:PATH    a file with an SQLite database, which people can read with its shell
+//   postgres://…   a database of PostgreSQL, which many processes share
+//   strand://HOST:PORT, strands://HOST:PORT   what a server has, the second over TLS
 //   memory:        kept in this process, gone when closed
 //   memory:NAME    kept in this process, found again by the same name after it was closed
 //
