@@ -37,9 +37,7 @@ Client::Client(Store& store, std::string name, Manner manner, std::uint64_t clie
 }
 
 model::Call Client::call_since(Stamp begin) {
-  return {.begin = begin,
-          .end = std::chrono::steady_clock::now(),
-          .store_time = store_time()};
+  return {.begin = begin, .end = std::chrono::steady_clock::now(), .store_time = store_time()};
 }
 
 void Client::complain(const char* what, const Error& error) {
@@ -91,7 +89,9 @@ bool Client::apply(std::vector<Transaction> transactions) {
   const Stamp begin = std::chrono::steady_clock::now();
   Results results = store_->apply(std::span<const Transaction>(transactions));
   if (manner_ == Manner::repeating) {
-    const auto lost = [](const Result<Receipt>& result) { return !result && is_lost(result.error()); };
+    const auto lost = [](const Result<Receipt>& result) {
+      return !result && is_lost(result.error());
+    };
     bool again = false;
     while (std::ranges::any_of(results, lost)) {
       const Error error = std::ranges::find_if(results, lost)->error();
@@ -106,7 +106,8 @@ bool Client::apply(std::vector<Transaction> transactions) {
   for (std::size_t i = 0; i < results.size(); ++i)
     note(call, transactions[i], results[i]);
   note_together(results);
-  return std::ranges::all_of(results, [](const Result<Receipt>& result) { return result.has_value(); });
+  return std::ranges::all_of(results,
+                             [](const Result<Receipt>& result) { return result.has_value(); });
 }
 
 void Client::note(const model::Call& call, const Transaction& transaction,

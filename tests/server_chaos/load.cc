@@ -116,7 +116,8 @@ class Consumer {
 
   // Acks the first half and keeps the rest, with what has come since.
   void pull_more(const Lease& lease) {
-    const auto half = lease.messages.begin() + static_cast<std::ptrdiff_t>(lease.messages.size() / 2);
+    const auto half =
+        lease.messages.begin() + static_cast<std::ptrdiff_t>(lease.messages.size() / 2);
     std::vector<Message> rest(half, lease.messages.end());
     if (!settle(lease, acks({lease.messages.begin(), half}), Then::keep)) return;
     if (lease.key) {
@@ -151,8 +152,8 @@ class Consumer {
     if (!last() && (doubts() || random_.one_in(2))) {
       for (const Outcome& outcome : outcomes) {
         if (outcome.kind != Outcome::Kind::ack) continue;
-        transaction.sends.push_back(following(
-            lease.key, fmt::format("of {}", static_cast<std::uint64_t>(outcome.id))));
+        transaction.sends.push_back(
+            following(lease.key, fmt::format("of {}", static_cast<std::uint64_t>(outcome.id))));
       }
     }
     transaction.settles.push_back(
@@ -228,8 +229,8 @@ void consume(Client& client, const LoadOptions& options, const std::stop_token& 
   }
 }
 
-// Leases that were forgotten and have met the end of their server are not waited for: what they hold
-// is still there.
+// Leases that were forgotten and have met the end of their server are not waited for: what they
+// hold is still there.
 void drain(Client& client) {
   const auto until = std::chrono::steady_clock::now() + 2 * lease_length;
   for (const char* queue : pipeline) {

@@ -30,8 +30,8 @@ struct LoadOptions {
 void produce(Client& client, const LoadOptions& options, const std::stop_token& stop);
 
 // Leases, and acks, fails, gives back, pulls more, renews, passes on to the next queue, forgets, or
-// stalls until its lease is over and settles all the same. One that doubts always passes on, so that
-// it can be seen later what became of it.
+// stalls until its lease is over and settles all the same. One that doubts always passes on, so
+// that it can be seen later what became of it.
 void consume(Client& client, const LoadOptions& options, const std::stop_token& stop);
 
 // Acks all that can be leased.

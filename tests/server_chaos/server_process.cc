@@ -63,10 +63,9 @@ void ServerProcess::fail(const std::string& what) const {
 void ServerProcess::start() {
   ++starts_;
   // The shell is replaced by the program, so that signals reach it.
-  child_ = std::make_unique<crash::Child>(
-      crash::Child::Words{"/bin/sh", "-c", R"(log=$1; shift; exec "$@" 2>"$log")", "sh", log(),
-                          program, "serve", "--store", store(), "--http", "", "--grpc",
-                          "127.0.0.1:0", "--log-format", "json"});
+  child_ = std::make_unique<crash::Child>(crash::Child::Words{
+      "/bin/sh", "-c", R"(log=$1; shift; exec "$@" 2>"$log")", "sh", log(), program, "serve",
+      "--store", store(), "--http", "", "--grpc", "127.0.0.1:0", "--log-format", "json"});
   for (const auto until = std::chrono::steady_clock::now() + start_within;;) {
     if (const auto port = port_in(contents_of(log()))) {
       port_ = *port;

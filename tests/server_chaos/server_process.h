@@ -22,8 +22,8 @@ class ServerProcess {
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
 
-  void kill();                                  // SIGKILL
-  void drain();                                 // SIGTERM: it ends by itself, with exit code 0
+  void kill();                                   // SIGKILL
+  void drain();                                  // SIGTERM: it ends by itself, with exit code 0
   void pause(std::chrono::milliseconds length);  // SIGSTOP, and SIGCONT after so long
   // When it is gone. Returns when it listens.
   void start();
