@@ -5,7 +5,7 @@ import pathlib
 import re
 
 LIST = "tests/plant/bugs.txt"
-LAYERS = {"engine", "contract", "local", "check", "rocksdb", "sqlite", "postgres", "queue", "workflow", "relay", "server"}
+LAYERS = {"engine", "contract", "local", "check", "rocksdb", "sqlite", "postgres", "remote", "queue", "workflow", "relay", "server"}
 OUTSIDE_STORE = {"queue", "workflow", "relay", "server"}  # folders beside src/store/
 PLANTED = re.compile(r'STRAND_PLANTED\(\s*"([^"]*)"\s*\)')
 

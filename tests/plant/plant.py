@@ -47,6 +47,7 @@ QUEUE = Stage("queue_tests", ("--gtest_fail_fast",), "memory", timeout_s=60)
 WORKFLOW = Stage("workflow_tests", ("--gtest_fail_fast",), "memory", timeout_s=60)
 POSTGRES = Stage("postgres_tests", ("--gtest_fail_fast", "--gtest_filter=*Claim*:*SlowSender*:*Together*:CheckTest.*"))
 SERVER = Stage("server_tests", ("--gtest_fail_fast",))
+CHAOS = Stage("server_chaos_tests", ("--gtest_fail_fast", "--gtest_filter=Mixes*"))
 RELAY = Stage("relay_tests", ("--gtest_fail_fast", "--gtest_filter=*RelayHoles*"))
 SIM = Stage("strand-sim", ("--seeds", "2000", "--no-shrink"), timeout_s=300)
 
@@ -67,6 +68,7 @@ STAGES = {
     "workflow": [WORKFLOW],
     "relay": [RELAY],
     "server": [SERVER],
+    "remote": [SERVER, CHAOS],
     "postgres": [POSTGRES, conformance("postgres", timeout_s=600)],
 }
 

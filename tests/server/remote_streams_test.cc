@@ -57,6 +57,7 @@ TEST(RemoteStreams, May_end_at_any_moment) {
     // A server that ends says so on every stream.
     auto next = serve(*store, access);
     proxy.set_server(next->port());
+    server->drain(10s);
     server = std::move(next);
     std::this_thread::sleep_for(5ms);
   }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/planted.h"
 #include "base/text.h"
 #include "store/contract/check.h"
 #include "store/remote/convert.h"
@@ -189,7 +190,9 @@ TransactionId ApplyPipe::new_id(Time now) {
   return {.client = client_,
           .number = number,
           .time = now,
-          .lowest_unanswered = *numbers_.unanswered.begin()};
+          .lowest_unanswered = STRAND_PLANTED("lowest-unanswered-is-the-highest")
+                                   ? *numbers_.unanswered.rbegin()
+                                   : *numbers_.unanswered.begin()};
 }
 
 std::vector<Result<Receipt>> ApplyPipe::apply(std::span<const Transaction> transactions) {
@@ -336,6 +339,10 @@ void ApplyPipe::open_stream() {
   for (const auto& [sequence, request] : requests_) {
     unsent_.push_back(sequence);
     if (!request->sent) continue;
+    if (STRAND_PLANTED("repeats-get-new-ids")) {
+      for (v1::Transaction& one : *request->request.mutable_transactions())
+        one.mutable_id()->set_number(numbers_.next++);
+    }
     for (const Request::Part& part : request->parts) {
       if (part.job) part.job->repeated = true;
     }
@@ -419,14 +426,15 @@ void ApplyPipe::give_up(Job& job) {
     stream_->cancel();
   }
   const Error error =
-      job.sent ? Error{Errc::unknown_outcome,
-                       fmt::format("the server at {} did not answer within {} ms, so it is not "
-                                   "known whether the transaction was applied",
-                                   connection_.address(), connection_.patience().call.count())}
-               : Error{Errc::unavailable,
-                       fmt::format("the server at {} could not be reached within {} ms; the "
-                                   "transaction was not sent",
-                                   connection_.address(), connection_.patience().call.count())};
+      job.sent && !STRAND_PLANTED("doubt-is-called-unavailable")
+          ? Error{Errc::unknown_outcome,
+                  fmt::format("the server at {} did not answer within {} ms, so it is not "
+                              "known whether the transaction was applied",
+                              connection_.address(), connection_.patience().call.count())}
+          : Error{Errc::unavailable,
+                  fmt::format("the server at {} could not be reached within {} ms; the "
+                              "transaction was not sent",
+                              connection_.address(), connection_.patience().call.count())};
   job.finish(std::vector<Result<Receipt>>(job.places.size(), std::unexpected(error)));
 }
 

@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "base/planted.h"
+
 namespace strand::remote {
 
 namespace {
@@ -190,9 +192,11 @@ void WatchPipe::run() {
       changed_.wait(lock);
       continue;
     }
+    const bool forget = STRAND_PLANTED("watches-end-with-their-connection") && pause_ > Duration{0};
     outgoing_.clear();
-    for (const auto& [name, entry] : entries_)
-      outgoing_.push_back(adding(entry.id, entry.target));
+    for (const auto& [name, entry] : entries_) {
+      if (!forget) outgoing_.push_back(adding(entry.id, entry.target));
+    }
     stream_ = std::make_unique<Stream>(*this);
     send_next();
     changed_.wait(lock, [&] { return !stream_ || stopping_; });
