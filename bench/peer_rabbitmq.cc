@@ -105,7 +105,7 @@ class AmqpConnection {
                                    .long_text("\0guest\0guest"sv)
                                    .short_text("en_US")));
     expect(Method::connection_tune);
-    constexpr std::uint64_t frame_bytes_max = 128 * 1024;
+    constexpr std::uint64_t frame_bytes_max = 131'072;
     socket_.write(method_frame(0, Method::connection_tune_ok,
                                Writer().number(1, 2).number(frame_bytes_max, 4).number(0, 2)));
     call(0, Method::connection_open, Writer().short_text("/").short_text("").number(0, 1),

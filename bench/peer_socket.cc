@@ -20,7 +20,7 @@ namespace strand::bench {
 
 namespace {
 
-constexpr std::size_t buffer_bytes = 256 * 1024;
+constexpr std::size_t buffer_bytes = 262'144;
 
 // -1 if nobody listens there.
 int connected_socket(int port) {
