@@ -22,6 +22,7 @@
 
 #include "contender.h"
 #include "peers.h"
+#include "server/quick_locks.h"
 #include "server_latency.h"
 #include "server_waiting.h"
 #include "strand_contender.h"
@@ -228,4 +229,7 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace strand::bench
 
-int main(int argc, char** argv) { return strand::bench::run(strand::bench::parse(argc, argv)); }
+int main(int argc, char** argv) {
+  strand::server::use_quick_locks();
+  return strand::bench::run(strand::bench::parse(argc, argv));
+}

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "server/quick_locks.h"
 
 // The program `strand`: finds the command, and runs it.
 
@@ -101,6 +102,7 @@ Exit run(int argc, char** argv) {
       "strand COMMAND --help tells more, with an example. A store is named by a URL such as\n"
       "rocksdb:PATH; say it with --store, or in the environment with STRAND_STORE.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 nothing to receive.");
+  server::use_quick_locks();
   const Family program{.app = app, .chosen = chosen};
   add_serve_commands(program);
   add_send_commands(program);

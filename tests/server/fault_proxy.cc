@@ -148,7 +148,10 @@ class FaultProxy::Loop {
       way.source_ended = true;
       return;
     }
-    if ((!upwards && happens(faults_.lose_answer)) || happens(faults_.cut)) {
+    // What is large comes in a thousand pieces: if each of them could be its end, it would never
+    // come through.
+    const bool large = static_cast<std::size_t>(got) == piece.size();
+    if (!large && ((!upwards && happens(faults_.lose_answer)) || happens(faults_.cut))) {
       one.over = true;
       return;
     }
