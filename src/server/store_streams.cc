@@ -288,13 +288,20 @@ class StoreService::WatchingStream final
     call_.report("ok");
     service_.closed(this);
     // The watches wait for callbacks that are running, so not here.
-    service_.executor_.run_always([self = std::move(self_)] { self->watches_.clear(); });
+    service_.executor_.run_always([self = std::move(self_)] {
+      // The last request may still be handled by another thread.
+      const std::lock_guard lock(self->watches_mutex_);
+      self->over_ = true;
+      self->watches_.clear();
+    });
   }
 
   void drain() override { finish(going_away()); }
 
  private:
   void handle() {
+    const std::lock_guard watches_lock(watches_mutex_);
+    if (over_) return;
     const std::uint64_t id = request_.id();
     if (request_.what_case() == v1::WatchRequest::kRemove) {
       watches_.erase(id);
@@ -395,8 +402,11 @@ class StoreService::WatchingStream final
   PermitPointer permit_;
   std::uint64_t generation_;
   v1::WatchRequest request_;
-  std::map<std::uint64_t, strand::Watch> watches_;  // used by handle() alone, and at the end
   std::shared_ptr<WatchingStream> self_;
+
+  std::mutex watches_mutex_;  // for what follows; held while watches wait for their callbacks
+  std::map<std::uint64_t, strand::Watch> watches_;
+  bool over_ = false;
 
   std::mutex mutex_;  // for what follows
   std::set<std::uint64_t> pending_;

@@ -174,7 +174,8 @@ TEST_F(ServeAbuse, Streams_that_are_opened_and_reset_at_once_cost_little) {
     client.send(flood);
     expect_alive();
   }
-  expect_grown_by_less_than(64);
+  // A call takes some KiB while the server is behind; there were 20,000.
+  expect_grown_by_less_than(256);
 }
 
 TEST_F(ServeAbuse, Calls_that_are_cancelled_at_once_leave_nothing) {
