@@ -52,26 +52,34 @@ class ServeAbuse : public Program {
   void expect_grown_by_less_than(std::int64_t mebibytes) const {
     EXPECT_LT(memory_kib() - before_kib_, mebibytes * 1024) << "from " << before_kib_ << " KiB";
   }
-  // Another caller is served within a second, at once or soon: this machine may be busy, too.
+  // Another caller is served within a second, at once or soon: this machine may be busy, too, and
+  // its queue of new connections full.
   void expect_alive() const {
-    for (int attempt = 0; attempt < 5; ++attempt) {
-      const auto began = steady_clock::now();
-      serve_another();
-      if (steady_clock::now() - began < 1s) return;
-    }
-    ADD_FAILURE() << "others have to wait";
+    std::string problem;
+    EXPECT_TRUE(eventually(
+        [&] {
+          const auto began = steady_clock::now();
+          problem = serve_another();
+          return problem.empty() && steady_clock::now() - began < 1s;
+        },
+        20s))
+        << "others have to wait, or are refused: " << problem;
   }
-  void serve_another() const {
+  // What is wrong with how it is served; "" if nothing is.
+  [[nodiscard]] std::string serve_another() const {
     RawGrpcClient other(server_->grpc_port());
     v1::ApplyRequest sending;
     sending.add_transactions()->add_sends()->set_queue("alive");
-    const auto sent = other.call("Apply", sending, {.patience = 20s});
-    EXPECT_TRUE(sent.status.ok()) << sent.status.error_message();
+    const auto sent = other.call("Apply", sending);
+    if (!sent.status.ok()) return sent.status.error_message();
     v1::LeaseRequest asking;
     asking.set_queue("alive");
     asking.set_wait_ms(5'000);
-    const auto leased = other.call("Lease", asking, {.patience = 20s});
-    EXPECT_EQ(leased.as<v1::LeaseResponse>().leases_size(), 1);
+    const auto leased = other.call("Lease", asking);
+    if (!leased.status.ok()) return leased.status.error_message();
+    EXPECT_EQ(leased.as<v1::LeaseResponse>().leases_size(), 1)
+        << sent.as<v1::ApplyResponse>().ShortDebugString();
+    return {};
   }
   [[nodiscard]] std::uint16_t port() const { return server_->grpc_port(); }
   // What the server counts, as /metrics tells it.
@@ -166,7 +174,8 @@ TEST_F(ServeAbuse, Streams_that_are_opened_and_reset_at_once_cost_little) {
     client.send(flood);
     expect_alive();
   }
-  expect_grown_by_less_than(64);
+  // A call takes some KiB while the server is behind; there were 20,000.
+  expect_grown_by_less_than(256);
 }
 
 TEST_F(ServeAbuse, Calls_that_are_cancelled_at_once_leave_nothing) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -37,6 +38,12 @@ using testing::Not;
 
 class Serve : public Program {
  protected:
+  void TearDown() override {
+    if (!HasFailure() || !server_ || server_->process().id() <= 0) return;
+    const Finished ended = server_->stop();
+    std::fprintf(stderr, "the server ended with %d: %s\n", ended.exit, ended.err.c_str());
+  }
+
   [[nodiscard]] std::string store() const { return Program::url(); }
   [[nodiscard]] std::string url() const override {
     return server_ ? server_->url() : Program::url();

@@ -366,6 +366,34 @@ TEST_F(GrpcBadInput, Clients_that_go_away_leave_no_waiters_and_no_streams) {
   expect_alive();
 }
 
+// What a stream asked for last may be under way when it ends.
+TEST_F(GrpcBadInput, A_watch_may_go_while_its_stream_ends) {
+  start();
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back([&] {
+      const auto stub = v1::Store::NewStub(channel_to(server_->port()));
+      for (int round = 0; round < 150; ++round) {
+        grpc::ClientContext context;
+        const auto stream = stub->Watch(&context);
+        v1::WatchRequest request;
+        v1::WatchEvent event;
+        request.set_id(1);
+        request.set_queue("q");
+        stream->Write(request);
+        stream->Read(&event);  // it is in place
+        request.set_remove(true);
+        stream->Write(request);
+        if (round % 2 == 0) stream->WritesDone();
+        context.TryCancel();
+      }
+    });
+  }
+  clients.clear();
+  EXPECT_TRUE(eventually([&] { return server_->service().open_streams() == 0; }));
+  expect_alive();
+}
+
 // --- More of what is too much ---
 
 TEST_F(GrpcBadInput, Compressed_requests_are_refused_by_every_method) {
