@@ -21,6 +21,7 @@ namespace strand::server {
 namespace {
 
 constexpr unsigned look_at_certificates_every_s = 1;
+constexpr Duration destructor_patience = std::chrono::seconds{2};
 
 Result<void> check_readable(const std::string& path, std::string_view what) {
   std::ifstream file(path, std::ios::binary);
@@ -122,7 +123,8 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(Store& store, const Access
 }
 
 GrpcServer::~GrpcServer() {
-  if (server_) drain(Duration{0});
+  // Not at once: gRPC 1.51 has been seen to crash when it must cut off many calls in a moment.
+  if (server_) drain(destructor_patience);
 }
 
 void GrpcServer::drain(Duration patience) {

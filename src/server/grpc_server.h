@@ -45,7 +45,7 @@ class GrpcServer {
   // `store` and `access` outlive it.
   static Result<std::unique_ptr<GrpcServer>> start(Store& store, const Access& access,
                                                    const GrpcServerOptions& options);
-  // Ends all that is under way.
+  // A drain with little patience.
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t batch_bytes_max = std::size_t{4} << 20U;
 constexpr std::size_t batch_transactions_max = 4096;
+constexpr std::size_t worthwhile_bytes = std::size_t{8} << 10U;
 constexpr Duration pause_min{5};
 constexpr Duration pause_max{500};
 
@@ -294,13 +295,31 @@ void ApplyPipe::run(const std::shared_ptr<Job>& job) {
   }
 }
 
+// One request is what the server commits. A second one may wait there for its turn if it is worth
+// it: small ones would cost both sides more than they gain.
+bool ApplyPipe::may_send_more() const {
+  if (gathered_.empty()) return false;
+  if (requests_.empty()) return true;
+  if (requests_.size() > 1) return false;
+  const auto before =
+      static_cast<std::size_t>(requests_.begin()->second->request.transactions_size());
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  for (const auto& job : gathered_) {
+    count += job->transactions.size();
+    bytes += job->bytes;
+    if (count >= before || bytes >= worthwhile_bytes) return true;
+  }
+  return false;
+}
+
 void ApplyPipe::send_next() {
   if (!stream_) {
     if (!gathered_.empty() && Steady::now() >= reopen_at_) open_stream();
     return;
   }
   if (writing_ || stream_->over()) return;
-  if (unsent_.empty() && !gathered_.empty()) {
+  if (unsent_.empty() && may_send_more()) {
     auto next = std::make_unique<Request>();
     next->request.set_sequence(++last_sequence_);
     std::size_t bytes = 0;
@@ -380,6 +399,7 @@ void ApplyPipe::answered(const v1::ApplyResponse& response) {
     for (const v1::Transaction& one : request->request.transactions()) {
       if (one.id().client() == client_) numbers_.unanswered.erase(one.id().number());
     }
+    send_next();
   }
   int index = 0;
   for (const Request::Part& part : request->parts) {

@@ -18,7 +18,7 @@ namespace strand::remote {
 
 // Transactions of all threads on one stream.
 //
-// What is applied while a request is being written gathers, and goes out as the next one: so a
+// What is applied while a request has no answer yet gathers, and goes out as the next one: so a
 // crowd of threads costs a few requests, and a lone one does not wait. When the connection breaks,
 // all requests without an answer are sent again on the next one, in order. Each transaction has an
 // id, so that none is done twice.
@@ -53,6 +53,7 @@ class ApplyPipe {
   void run(const std::shared_ptr<Job>& job);
   void answered(const v1::ApplyResponse& response);
   // These need the lock.
+  [[nodiscard]] bool may_send_more() const;
   void send_next();
   void open_stream();
   void begin_again();
