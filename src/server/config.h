@@ -58,6 +58,7 @@ struct HttpConfig {
 struct GrpcConfig {
   std::string listen = "127.0.0.1:7481";  // "": no gRPC
   std::size_t message_bytes = std::size_t{32} << 20U;
+  std::size_t memory_bytes = std::size_t{1} << 30U;
   std::uint32_t connections = 20'000;  // 0: no limit
   std::uint32_t in_flight = 1000;      // of one connection
   std::uint32_t waits_max = 100'000;

@@ -151,6 +151,7 @@ Result<void> Server::Parts::start_grpc() {
   options.host = address->host;
   options.port = address->port;
   options.message_bytes_max = config.grpc.message_bytes;
+  options.memory_bytes_max = config.grpc.memory_bytes;
   options.connections_max = config.grpc.connections;
   options.calls_per_connection_max = config.grpc.in_flight;
   options.idle_timeout = config.grpc.idle_timeout;

@@ -210,7 +210,12 @@ void add_http(Table& table) {
 
 void add_grpc(Table& table) {
   table.text("grpc.listen", "Address for clients; empty: none", AT(grpc.listen), check_listen);
-  table.bytes("grpc.message_bytes", 1024, "The largest request", AT(grpc.message_bytes));
+  // A transaction must fit, of 16 MiB and what its parts take on the wire.
+  table.bytes("grpc.message_bytes", std::size_t{24} << 20U, "The largest request; 24MiB at least",
+              AT(grpc.message_bytes));
+  table.bytes("grpc.memory_bytes", std::size_t{64} << 20U,
+              "Memory for what is received and sent over gRPC; 64MiB at least",
+              AT(grpc.memory_bytes));
   table.number("grpc.connections", 0, "Connections at a time; 0: no limit", AT(grpc.connections));
   table.number("grpc.in_flight", 1, "Calls at a time of one connection", AT(grpc.in_flight));
   table.number("grpc.waits_max", 1, "Calls that wait for messages at a time", AT(grpc.waits_max));

@@ -414,18 +414,21 @@ void ApplyPipe::answered(const v1::ApplyResponse& response) {
           index < response.results_size()
               ? read_result(response.results(index))
               : failure(Errc::unknown_outcome, "the server's answer has too few results"));
-      if (part.job->repeated) doubt(results.back());
+      const bool ours = request->request.transactions(index).id().client() == client_;
+      if (part.job->repeated) doubt(results.back(), ours);
     }
     part.job->finish(std::move(results));
   }
 }
 
-// The first two are said before the store is asked, which would have known the id, the third by a
-// store that has forgotten it: of an earlier attempt they say nothing.
-void ApplyPipe::doubt(Result<Receipt>& result) {
+// The first two are said before the store is asked, which would have known the id: of an earlier
+// attempt they say nothing. Nor does a store that has forgotten an id of ours; who has made one
+// himself is told just that.
+void ApplyPipe::doubt(Result<Receipt>& result, bool our_id) {
   if (result) return;
   Errc& code = result.error().code;
-  if (code == Errc::unavailable || code == Errc::forbidden || code == Errc::transaction_expired) {
+  if (code == Errc::unavailable || code == Errc::forbidden ||
+      (our_id && code == Errc::transaction_expired)) {
     code = Errc::unknown_outcome;
   }
 }

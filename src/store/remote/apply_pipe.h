@@ -61,7 +61,7 @@ class ApplyPipe {
   void forget_given_up();
   void fail_all(const Error& error, bool answered_others);
   static bool is_awaited(const Request& request);
-  static void doubt(Result<Receipt>& result);
+  static void doubt(Result<Receipt>& result, bool our_id);
 
   Connection& connection_;
   std::uint64_t client_ = 0;
