@@ -34,7 +34,7 @@ std::string another(const Setting& setting) {
     case Setting::Kind::number:
       return "77";
     case Setting::Kind::bytes:
-      return "3MiB";
+      return "99MiB";
     case Setting::Kind::duration:
       return "1m17s";
     case Setting::Kind::choice:
