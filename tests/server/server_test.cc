@@ -28,7 +28,10 @@ class ServerTest : public testing::Test {
     config_.http.listen = "127.0.0.1:0";
     config_.grpc.listen = "127.0.0.1:0";
   }
-  ~ServerTest() override { ::close(null_); }
+  ~ServerTest() override {
+    server_.reset();
+    ::close(null_);
+  }
 
   void start() { server_ = Server::start(config_, "1.2.3", log_).value(); }
   [[nodiscard]] std::unique_ptr<Store> connect() const {
