@@ -186,7 +186,8 @@ RawAnswer RawGrpcClient::call(const std::string& method, const std::string& byte
   bool good = false;
   // One step at a time; its end is waited for.
   const auto step = [&] { return queue.Next(&tag, &good) && good; };
-  const auto stream = stub_.PrepareCall(&context, "/strand.v1.Store/" + method, &queue);
+  const auto stream = stub_.PrepareCall(
+      &context, method.starts_with('/') ? method : "/strand.v1.Store/" + method, &queue);
   RawAnswer answer;
   grpc::ByteBuffer read;
   stream->StartCall(nullptr);

@@ -17,6 +17,7 @@
 
 #include "server/doc_tables.h"
 #include "server/http_client.h"
+#include "server/raw_grpc.h"
 
 namespace strand::server {
 namespace {
@@ -62,6 +63,23 @@ TEST_F(ServerTest, What_is_sent_over_gRPC_is_seen_over_HTTP) {
   EXPECT_EQ(answer.json().at("stats").at("ready").as_int64(), 1);
   EXPECT_EQ(request(server_->http_port(), "GET", "/readyz").status, 200U);
   EXPECT_THAT(request(server_->http_port(), "GET", "/version").body, testing::HasSubstr("1.2.3"));
+}
+
+TEST_F(ServerTest, The_standard_health_service_says_that_it_serves) {
+  start();
+  RawGrpcClient client(server_->grpc_port());
+  const auto answer = client.call("/grpc.health.v1.Health/Check", std::string());
+  EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_EQ(answer.bytes, "\x08\x01");  // status: SERVING
+}
+
+TEST_F(ServerTest, Reflection_tells_of_the_schema) {
+  start();
+  RawGrpcClient client(server_->grpc_port());
+  const auto answer = client.call("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                                  std::string("\x3a\x00", 2));  // list_services: ""
+  EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_THAT(answer.bytes, testing::HasSubstr("strand.v1.Store"));
 }
 
 TEST_F(ServerTest, Without_an_address_it_does_not_listen) {
