@@ -40,7 +40,8 @@ class RawGrpcClient {
  public:
   explicit RawGrpcClient(std::uint16_t port);
 
-  // `method` such as "Lease", or of another service, with its path. Streams get the bytes as their one request.
+  // `method` such as "Lease", or of another service, with its path. Streams get the bytes as their
+  // one request.
   RawAnswer call(const std::string& method, const std::string& bytes, const RawCall& options = {});
   RawAnswer call(const std::string& method, const google::protobuf::Message& request,
                  const RawCall& options = {}) {
