@@ -17,6 +17,11 @@ class LeaseWaiters::Waiter {
   Steady::time_point until;
   Done done;
 
+  // Who waits may hold this, and what is called may hold who waits: so it is let go.
+  void answer(Answer leases) {
+    if (const Done call = std::exchange(done, nullptr)) call(std::move(leases));
+  }
+
   // Guarded by the lock.
   bool over = false;
   bool expired = false;  // its time was up while somebody asked for it
@@ -118,7 +123,7 @@ void LeaseWaiters::look(const std::shared_ptr<Waiter>& waiter) {
     leave(waiter);
     lock.unlock();
     if (nothing) answer = std::vector<Lease>{};
-    waiter->done(std::move(answer));
+    waiter->answer(std::move(answer));
     break;
   }
   const std::lock_guard lock(mutex_);
@@ -161,6 +166,7 @@ bool LeaseWaiters::cancel(const std::shared_ptr<Waiter>& waiter) {
   const std::lock_guard lock(mutex_);
   if (waiter->over) return false;
   leave(waiter);
+  if (!STRAND_PLANTED("cancelled-waits-are-kept")) waiter->done = nullptr;
   return true;
 }
 
@@ -198,7 +204,7 @@ void LeaseWaiters::serve(const std::shared_ptr<Queue>& queue) {
         if (gone) {
           give_back(answer);
         } else {
-          first->done(std::move(answer));
+          first->answer(std::move(answer));
         }
         lock.lock();
       }
@@ -230,7 +236,7 @@ void LeaseWaiters::drain() {
       leave(waiter);
   }
   for (const auto& waiter : all)
-    waiter->done(std::vector<Lease>{});
+    waiter->answer(std::vector<Lease>{});
 }
 
 void LeaseWaiters::run_limits() {
@@ -263,7 +269,7 @@ void LeaseWaiters::run_limits() {
     }
     leave(waiter);
     lock.unlock();
-    waiter->done(std::vector<Lease>{});
+    waiter->answer(std::vector<Lease>{});
     lock.lock();
   }
 }

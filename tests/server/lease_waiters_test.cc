@@ -4,6 +4,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -119,7 +120,24 @@ TEST_F(LeaseWaitersTest, Who_is_gone_gets_nothing_and_holds_nothing) {
   auto next = wait({.queue = "q"});
   send("q", "a");
   EXPECT_EQ(next.answer.get().value().at(0).key, "a");
-  EXPECT_FALSE(gone.answered());
+  EXPECT_THROW(gone.answer.get(), std::future_error);  // nobody will ever answer
+}
+
+// What a client is told by may hold the client, which holds its place in the line.
+TEST_F(LeaseWaitersTest, Nothing_is_kept_of_those_who_were_answered_or_are_gone) {
+  const auto kept = std::make_shared<int>(0);
+  const auto begin = [&](std::chrono::milliseconds limit) {
+    return waiters_->wait({.queue = "q"}, LeaseWaiters::Steady::now() + limit,
+                          [kept](const Answer&) {});
+  };
+  const auto answered = begin(1ms);
+  const auto gone = begin(60s);
+  wait_idle();
+  EXPECT_TRUE(waiters_->cancel(gone));
+  const auto until = LeaseWaiters::Steady::now() + 10s;
+  while (kept.use_count() > 1 && LeaseWaiters::Steady::now() < until)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(kept.use_count(), 1);
 }
 
 TEST_F(LeaseWaitersTest, An_error_is_an_answer) {
