@@ -35,8 +35,9 @@ void expect_equal_on_seeds(const OtherStore& other, std::uint64_t seeds, const s
     if (const std::string steps = variable("STRAND_DIFF_STEPS"); !steps.empty()) {
       plan.keep_only(steps);
     }
-    if (run(plan, stage, false).difference) {
-      FAIL() << report(plan, stage, {.store = other.store.name, .test = test});
+    if (const auto outcome = run(plan, stage, false); outcome.difference) {
+      FAIL() << report(plan, stage, {.store = other.store.name, .test = test})
+             << "\nfirst seen as: " << ::testing::PrintToString(*outcome.difference);
     }
   }
 }

@@ -196,6 +196,14 @@ TransactionId ApplyPipe::new_id(Time now) {
                                    : *numbers_.unanswered.begin()};
 }
 
+// Whether who made the id says that there are answers to what the job holds. That is true only when
+// the job has been answered: until then its receipts are needed, should it be sent again.
+bool ApplyPipe::says_answered(const Job& job, const v1::TransactionId& id) {
+  return std::ranges::any_of(job.transactions, [&](const v1::Transaction& one) {
+    return one.id().client() == id.client() && one.id().number() < id.lowest_unanswered();
+  });
+}
+
 std::vector<Result<Receipt>> ApplyPipe::apply(std::span<const Transaction> transactions) {
   std::vector<Result<Receipt>> results(transactions.size(), failure(Errc::unavailable, ""));
   std::vector<std::size_t> wanted(transactions.size());
@@ -227,6 +235,7 @@ std::vector<Result<Receipt>> ApplyPipe::apply(std::span<const Transaction> trans
         continue;
       }
       const std::size_t bytes = one->ByteSizeLong();
+      if (job && transactions[place].id && says_answered(*job, one->id())) flush();
       if (job &&
           (job->bytes + bytes > batch_bytes_max || job->places.size() == batch_transactions_max)) {
         flush();

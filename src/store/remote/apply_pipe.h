@@ -61,6 +61,7 @@ class ApplyPipe {
   void forget_given_up();
   void fail_all(const Error& error, bool answered_others);
   static bool is_awaited(const Request& request);
+  static bool says_answered(const Job& job, const v1::TransactionId& id);
   static void doubt(Result<Receipt>& result, bool our_id);
 
   Connection& connection_;
