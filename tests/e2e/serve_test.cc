@@ -69,9 +69,9 @@ class Serve : public Program {
 
 TEST_F(Serve, What_print_config_prints_reads_back_to_the_same) {
   const Finished first = start({"--print-config", "--store", "sqlite:a b.db", "--patience", "3s",
-                                "--grpc-message-bytes", "64KiB", "--insecure"});
+                                "--grpc-message-bytes", "64MiB", "--insecure"});
   EXPECT_EQ(first.exit, 0) << first.err;
-  EXPECT_THAT(first.out, AllOf(HasSubstr("url = \"sqlite:a b.db\""), HasSubstr("\"64KiB\""),
+  EXPECT_THAT(first.out, AllOf(HasSubstr("url = \"sqlite:a b.db\""), HasSubstr("\"64MiB\""),
                                HasSubstr("insecure = true")));
   const std::string file = write("strand.toml", first.out);
   const Finished second = start({"--config", file, "--print-config"});
