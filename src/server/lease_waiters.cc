@@ -89,8 +89,12 @@ std::shared_ptr<LeaseWaiters::Waiter> LeaseWaiters::wait(LeaseRequest request,
     Watch watch = store_.watch(WatchQueue{fresh->name}, [this, weak = std::weak_ptr(fresh)] {
       if (const auto queue = weak.lock()) woken(queue);
     });
-    const std::lock_guard lock(mutex_);
-    fresh->watch = std::move(watch);
+    {
+      const std::lock_guard lock(mutex_);
+      fresh->watch = std::move(watch);
+    }
+    // Others may have looked and stood in line before the watch was in place.
+    woken(fresh);
   }
   executor_.run_always([this, waiter] { look(waiter); });
   return waiter;
